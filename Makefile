@@ -62,7 +62,7 @@ lock: setup
 # Known weaknesses of what is locked; it asks a service, so it needs a network.
 audit: setup
 	$(BIN)/pip install --quiet pip-audit
-	$(BIN)/pip-audit --disable-pip --no-deps -r requirements.lock || echo 'If the service cannot be reached, nothing was audited.'
+	$(BIN)/pip-audit --strict --disable-pip --no-deps -r requirements.lock || { echo 'A weakness is listed above; or the service was not reached, and nothing was audited.'; exit 1; }
 
 # timm and transformers networks: an environment of their own, see docs/guide/training.md.
 test-vision:
@@ -91,7 +91,7 @@ FRAMEWORKS := .venv-frameworks/bin
 	touch $@
 
 test-frameworks: .venv-frameworks/.ready
-	$(FRAMEWORKS)/python -m pytest tests/frameworks
+	$(FRAMEWORKS)/python -m pytest tests/frameworks tests/users
 
 # Every script of examples/, in folders of their own; ARGS=with_timm.py: one of them.
 examples: .venv-frameworks/.ready

@@ -16,7 +16,7 @@ from pathlib import Path
 for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "POLARS_MAX_THREADS"):
     os.environ[variable] = "1"
 
-_NOT_BENCHMARKS = {"__main__", "lite0_weights", "scale_files", "timing", "workbench_pictures"}
+_NOT_BENCHMARKS = {"__main__", "lite0_weights", "scale_files", "timing", "app_pictures"}
 
 
 def names() -> list[str]:

@@ -30,7 +30,7 @@ import credibly as cr
 from benchmarks.__main__ import show
 from benchmarks.timing import in_turns, median, ratio
 from credibly.data import images as _images
-from credibly.train.batches import stream
+from credibly.data.torch_datasets import stream
 
 FILES, WIDTH, HEIGHT = 256, 500, 375
 SIDES = (224, 96)

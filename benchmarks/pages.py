@@ -39,7 +39,7 @@ PAGES = (
     "/decide",
     "/decide?miss=50&review=0.5",
     "/decide?by=size&average_size=3",
-    "/api/entries?kind=doubtful&format=csv",
+    "/api/entries?kind=probably-wrong&format=csv",
     "/api/atlas?format=csv",
     "/compare",
 )

@@ -48,7 +48,6 @@ def measure(rows: int, folder: Path, repeats: int) -> list[dict[str, object]]:
     for query in QUERIES:
         ways: dict[str, Callable[[], Any]] = {
             "in memory": lambda query=query: index.search(query, top=TOP),
-            "in memory, no count": lambda query=query: index.search(query, top=TOP, count=False),
             "parquet": lambda query=query: cr.retrieve.search(path, query, top=TOP),
         }
         answers = [way() for way in ways.values()]
@@ -66,7 +65,6 @@ def measure(rows: int, folder: Path, repeats: int) -> list[dict[str, object]]:
                 "query": query,
                 "rows": rows,
                 "memory_ms": round(1e3 * medians["in memory"], 2),
-                "memory_no_count_ms": round(1e3 * medians["in memory, no count"], 2),
                 "parquet_s": round(medians["parquet"], 3),
                 "expected_hits": round(answers[0].expected_hits, 1),
             }

@@ -50,7 +50,7 @@ def commands(folder: Path) -> dict[str, Callable[..., object]]:
     import credibly as cr
     from credibly.review import label_issues
     from credibly.workflows import calibrate_dataset
-    from credibly.workflows.fit_rows import FitRows
+    from credibly.workflows.rows import FitRows
 
     parts = folder / "parts"
     return {
@@ -67,9 +67,9 @@ def measured(
     name: str, folder: Path, work: Callable[..., object], session: Any, processes: list[int]
 ) -> dict[str, object]:
     """Return the seconds of one command on both executors."""
-    from credibly.executors import Local, Spark
+    from credibly.executors import Executor, Spark
 
-    executors = {"local": Local(), "spark": Spark(session)}
+    executors = {"local": Executor(), "spark": Spark(session)}
     seconds = {}
     for where, executor in executors.items():
         for _ in range(2):  # the first starts workers and compiles

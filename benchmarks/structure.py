@@ -138,13 +138,19 @@ def _module_name(path: Path) -> str:
 
 
 def tests_of_modules() -> list[str]:
-    """Return the test files that import from a module that its package does not export."""
+    """Return the test files that import a name from a module that no ``__init__`` exports."""
+    doors = {
+        ".".join(("credibly", *path.parent.parts)): set(exported(tree))
+        for path, _, tree in modules()
+        if path.name == "__init__.py"
+    }
     found = []
     for path in sorted(TESTS.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            names = []
+            names: list[str] = []
             if isinstance(node, ast.ImportFrom) and node.module:
-                names = [node.module]
+                public = doors.get(node.module, set())
+                names = [node.module for name in node.names if name.name not in public]
             elif isinstance(node, ast.Import):
                 names = [name.name for name in node.names]
             deep = [name.split(".") for name in names if name.startswith("credibly.")]

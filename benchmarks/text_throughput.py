@@ -25,10 +25,9 @@ from credibly.data import Data
 from credibly.data.token_rows import Tensors
 from credibly.train import Network
 from credibly.train.assembly import build_accelerator, build_loss, build_model, resolve
-from credibly.train.batches import epoch_batches
-from credibly.train.evaluation import EpochEvaluator
+from credibly.train.distributed import epoch_batches
 from credibly.train.optimizer import build_optimizer
-from credibly.train.trainer import Trainer
+from credibly.train.trainer import EpochEvaluator, Trainer
 
 WORDS, LABELS = 20_000, 90
 CASES = {"tfidf": (4000, 60), "hf encoder, 2 layers of 128": (256, 40)}
@@ -91,7 +90,7 @@ def _encoder(folder: Path) -> Path:
 
 def _parts(data: Data, settings: Network) -> tuple[Any, Any]:
     criterion = build_loss(settings, data, len(data))
-    return build_model(settings, data, criterion, data.targets, 0), criterion
+    return build_model(settings, data, criterion, 0), criterion
 
 
 def _ours(data: Data, settings: Network, folder: Path) -> Callable[[], None]:

@@ -21,10 +21,9 @@ from rich.table import Table
 import credibly as cr
 from credibly.train import Network
 from credibly.train.assembly import build_accelerator, build_loss, build_model, resolve
-from credibly.train.batches import epoch_batches
-from credibly.train.evaluation import EpochEvaluator
+from credibly.train.distributed import epoch_batches
 from credibly.train.optimizer import build_optimizer
-from credibly.train.trainer import Trainer
+from credibly.train.trainer import EpochEvaluator, Trainer
 
 REPEATS = 15
 # Rows, features, labels, model, batch: about VOC 2012 on a frozen backbone, and a small table.
@@ -110,7 +109,7 @@ def _interleaved(data: Any, model: str, batch: int, repeats: int) -> tuple[float
 
 def _parts(data: Any, settings: Network) -> tuple[Any, Any]:
     criterion = build_loss(settings, data, len(data))
-    return build_model(settings, data, criterion, data.targets, 0), criterion
+    return build_model(settings, data, criterion, 0), criterion
 
 
 def _bare(data: Any, settings: Network) -> Callable[[], None]:

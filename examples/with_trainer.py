@@ -43,8 +43,9 @@ trainer = transformers.Trainer(
 trainer.train()
 
 output = trainer.predict(held_out)
-result = cr.calibrate_scores(output.predictions, output.label_ids, loss="asl")
+names = ["red", "green", "blue", "grey"]
+result = cr.calibrate_scores(output.predictions, output.label_ids, loss="asl", labels=names)
 print(result)
-result.pipeline.write("pipeline.json")
+cr.integrations.huggingface.save("my-tagger", model, result.pipeline)
 with open("README.md", "w", encoding="utf-8") as card:
     card.write(cr.integrations.huggingface.model_card(result, "my-tagger"))

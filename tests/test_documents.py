@@ -71,10 +71,14 @@ def test_the_readme_says_what_the_package_is():
     assert (ROOT / "src" / "credibly" / "py.typed").exists()
 
 
-def test_a_recording_is_drawn_without_a_font_from_elsewhere():
-    from benchmarks.recording import draw
-
-    drawing = draw("loss  NLL\nbce   0.2 < 0.3\n", "demo")
-    assert drawing.startswith("<svg")
-    assert "bce" in drawing
-    assert "url(http" not in drawing
+def test_the_recipes_name_files_and_functions_that_exist():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:[a-z_]+/)+[\w.-]+)`", text))
+    yours = {path for path in named if re.search("your", path, re.IGNORECASE)}
+    assert len(yours) == 7
+    places = (ROOT, ROOT / "src" / "credibly", ROOT / "tests" / "metrics")
+    lost = [p for p in named - yours if not any((place / p).exists() for place in places)]
+    assert lost == []
+    source = "".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
+    functions = set(re.findall(r"`([a-z]+_[a-z_]+)`", text)) - {"batch_values", "row_values"}
+    assert [name for name in functions if not re.search(rf"\b{name}\b", source)] == []

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import html.parser
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import credibly as cr
 from credibly.metrics import reliability, retrieval_map
-from credibly.metrics.summaries import summary_draws
+from credibly.metrics.intervals import summary_draws
 from credibly.notebook import COLUMNS, ROWS
 from credibly.train import Run, recipe
 from credibly.workflows.comparison import Comparison
@@ -44,6 +46,8 @@ def shown(tmp_path_factory):
         "reliability": reliability(P, Y),
         "reliability per label": reliability(P, Y, per_label=True),
         "draws": summary_draws(small, Y[:, :3]),
+        "pipeline": cr.Pipeline("asl", cr.calibrate.Affine().fit(P, Y), cr.decide.TopK(2)),
+        "issues": cr.review.label_issues(predictions),
         "retrieval": retrieval_map(P[:, :4], np.abs(Y[:, :4]), max_conditions=2),
         "run": Run(
             folder, recipe(), 0, {"labels": LABELS}, None, cr.Pipeline("bce"), {"NLL": 0.25}
@@ -53,24 +57,39 @@ def shown(tmp_path_factory):
 
 NAMES = [
     "predictions", "audit", "answer", "evaluation", "calibrated scores", "sets", "comparison",
-    "reliability", "reliability per label", "draws", "retrieval", "run",
+    "reliability", "reliability per label", "draws", "retrieval", "run", "pipeline", "issues",
 ]  # fmt: skip
 WITHOUT_HTML = {"draws"}
 
 
+TAGS = {"table", "caption", "thead", "tbody", "tr", "th", "td", "p", "div", "style", "span"}
+TAGS |= {"dl", "dt", "dd", "ul", "ol", "li", "strong"}
+DRAWN = {"svg", "path", "rect", "circle", "polygon", "polyline", "text", "title", "g"}
+VOID = {"img", "br"}
+
+
 class Parser(html.parser.HTMLParser):
+    """Reads a card; ``tables`` holds the number of cells of every row of each table."""
+
     def __init__(self):
         super().__init__()
-        self.open, self.rows, self.cells = [], 0, []
+        self.open, self.tables, self.images = [], [], 0
 
-    def handle_starttag(self, tag, _attributes):
-        assert tag in {"table", "caption", "thead", "tbody", "tr", "th", "td", "p"}
-        self.open.append(tag)
+    def handle_starttag(self, tag, attributes):
+        assert tag in TAGS | DRAWN | VOID
+        assert not any(name.startswith("on") for name, _ in attributes)
+        self.images += tag == "img"
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "table":
+            self.tables.append([])
         if tag == "tr":
-            self.rows += 1
-            self.cells.append(0)
+            self.tables[-1].append(0)
         if tag in ("td", "th"):
-            self.cells[-1] += 1
+            self.tables[-1][-1] += 1
+
+    def handle_startendtag(self, tag, attributes):
+        assert tag in DRAWN
 
     def handle_endtag(self, tag):
         assert self.open.pop() == tag
@@ -83,9 +102,39 @@ def test_html_is_whole_escaped_and_small(shown, name):
     parser.feed(text)
     assert parser.open == []
     assert "<script" not in text
-    assert parser.rows <= ROWS + 1
-    assert max(parser.cells) <= COLUMNS + 1
-    assert len(set(parser.cells)) == 1
+    assert len(text) < 60_000
+    for cells in parser.tables:
+        assert len(cells) <= ROWS + 1
+        assert max(cells) <= COLUMNS + 1
+        assert len(set(cells)) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "says", "drawing"),
+    [
+        ("predictions", "When it says 80 %", 'aria-label="Reliability'),
+        ("calibrated scores", "changes NLL by", 'aria-label="Reliability of each stage'),
+        ("evaluation", "300 rows, 40 labels", 'class="numbers"'),
+        ("pipeline", "Affine", 'class="flow"'),
+        ("answer", "hits expected among 300 rows", ""),
+        ("issues", "probably wrong.", ""),
+    ],
+)
+def test_results_are_shown_as_the_cards_of_the_app(shown, name, says, drawing):
+    text = shown[name]._repr_html_()
+    assert says in text
+    assert drawing in text
+
+
+def test_an_answer_shows_the_images_that_its_rows_name(tmp_path):
+    Image.new("RGB", (400, 300), (200, 0, 0)).save(tmp_path / "a.png")
+    (tmp_path / "b.png").write_text("no image")
+    found = cr.retrieve.Index(P, LABELS).search('+"label 1"')
+    names = [tmp_path / f"{name}.png" for name in "abc"]
+    hits = [replace(hit, path=str(name)) for hit, name in zip(found.hits, names, strict=False)]
+    parser = Parser()
+    parser.feed(replace(found, hits=hits)._repr_html_())
+    assert parser.images == 1
 
 
 @pytest.mark.parametrize("name", NAMES)

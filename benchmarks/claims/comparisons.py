@@ -55,7 +55,7 @@ class Comparison:
         words = f"lower on {signs.count(-1)}, higher on {signs.count(1)} of {len(signs)} {unit}"
         pooled = self.pooled
         if not pooled.n:
-            return words
+            return ", alone ".join([words, *map(str, self.sets.values())][:2])
         seen = f", visible from {self.visible:.2f}" if math.isfinite(self.visible) else ""
         return f"{words}, pooled {pooled}{seen}"
 

@@ -76,7 +76,7 @@ def _biases(results: Results) -> Axes | None:
             place, colour = len(places), style.colour(index)
             axes.plot([gap.low, gap.high], [place, place], color=colour, linewidth=2)
             axes.plot(gap.mean, place, "o", color=colour)
-            places.append(f"{setup}: {start}")
+            places.append(f"{setup.replace('head start', 'probe first')}: {start}")
     if not places:
         return None
     axes.axvline(0, color=style.MUTED, linewidth=1)

@@ -78,7 +78,7 @@ def tested(run: Run, data: Data, found: Scores) -> Figures:
                 tied = metrics.mean_average_precision(estimates, test.targets)
                 figures["readings"][reading]["mAP@y, probabilities"] = float(tied)
     if run.calibrator is not None:  # what `credibly train` itself hands out
-        delivered = expit(run.log_odds(test_scores))
+        delivered = expit(run.pipeline.log_odds(test_scores.numpy()))
         figures["readings"]["delivered"] = _of_probabilities(delivered, test, "delivered")
     if (counts == 1).all():
         figures["top-1 error"] = top1_error(ranked, test.targets)

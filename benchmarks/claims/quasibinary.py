@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.claims.calibrated import RATES
 from benchmarks.claims.comparisons import Comparison, all_of, compare, on, verdict_of
-from benchmarks.claims.findings import NOT_RUN, Finding, counted, judged, side
+from benchmarks.claims.findings import NOT_RUN, Finding, counted, judged
 from benchmarks.claims.plan import Method
 from benchmarks.claims.tables import Difference, Results, Table, difference, mean, spread
 
@@ -205,12 +205,18 @@ def _binary_fails(results: Results, setups: Sequence[str], nested: Sequence[str]
 
 
 def _competitive(results: Results, setups: Sequence[str]) -> Finding:
-    known = _top1(results, setups, "quasibinary", "softmax")
-    if not known:
+    gap = compare(
+        results,
+        setups,
+        lambda s: results.values(s, "quasibinary", "top-1 error"),
+        lambda s: results.values(s, "softmax", "top-1 error"),
+    )
+    if not gap.sets:
         return NOT_RUN
-    shown = ", ".join(f"{data} {gap}" for data, gap in known.items())
-    ours = f"Top-1 error of quasibinary minus softmax, points: {shown}."
-    return Finding(judged(*counted(-side(gap, 1) for gap in known.values())), ours)
+    each = _top1(results, setups, "quasibinary", "softmax")
+    shown = ", ".join(f"{data} {one.mean:+.2f}" for data, one in each.items())
+    ours = f"Top-1 error of quasibinary minus softmax, points: {gap.told()}; {shown}."
+    return Finding(verdict_of(gap.sides(1, sign=-1)), ours)
 
 
 def _shown(results: Results, setups: Sequence[str], figure: str) -> str:

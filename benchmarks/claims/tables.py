@@ -89,6 +89,11 @@ class Results:
                 values[seed] = value
         return values
 
+    def held_out(self, setup: str, method: str, figure: str) -> dict[int, float]:
+        """A figure of the held-out rows by seed."""
+        found = self._found.get((setup, method), {})
+        return {s: record["held_out"][figure] for s, record in found.items() if "test" in record}
+
     def values(self, setup: str, method: str, *path: str, scale: float = 100) -> dict[int, float]:
         """One number by seed, scaled."""
         found = self.by_seed(setup, method, *path)

@@ -18,7 +18,7 @@ import torch
 from benchmarks.claims.sets import with_labels
 from credibly import data, models
 from credibly.data import Data
-from credibly.models.network import Network
+from credibly.models.network import NetworkModule
 from credibly.train import fit, recipe
 
 ROWS = 4000
@@ -55,7 +55,9 @@ def _features(classes: Data, others: Data, loss: str, seed: int, budget: dict[st
         return models.cache_features(network, others, f"{folder}/features")
 
 
-def _network(classes: Data, loss: str, seed: int, budget: dict[str, Any], folder: str) -> Network:
+def _network(
+    classes: Data, loss: str, seed: int, budget: dict[str, Any], folder: str
+) -> NetworkModule:
     if loss == UNTRAINED:
         torch.manual_seed(seed)
         return models.build(budget["model"], classes)

@@ -251,7 +251,6 @@ def calibrated(world: World, source: Path, method: str) -> Any:
 def measured(record: Any) -> Any:
     """Every metric function on one set of rows."""
     from credibly import metrics
-    from credibly.metrics.proper import expected_size
 
     p, y = np.asarray(record.probabilities, float), np.asarray(record.targets)
     sets, hard, top = p >= 0.4, np.maximum(y, 0), np.argsort(-p, axis=1, kind="stable")
@@ -268,7 +267,6 @@ def measured(record: Any) -> Any:
         },
         "log_loss": lambda: metrics.log_loss(p, y),
         "brier": lambda: metrics.brier(p, y),
-        "expected_size": lambda: expected_size(p),
         "precision": lambda: metrics.precision(sets, y),
         "recall": lambda: metrics.recall(sets, y),
         "f1": lambda: metrics.f1(sets, y),

@@ -32,13 +32,12 @@ from credibly.child_processes import end_with_parent
 from credibly.data import Data
 from credibly.data.splits import TEST
 from credibly.losses import Loss
-from credibly.train import Callback, Settings, build_loss, resolve_settings
+from credibly.train import Callback, Network, resolve
 from credibly.train import checkpoint as checkpoints
-from credibly.train.assembly import build_model
+from credibly.train.assembly import build_loss, build_model
 from credibly.train.distributed import SingleProcess, score
-from credibly.train.evaluation import EpochEvaluator
-from credibly.train.linear_probe import can_probe, solve_last_layer
-from credibly.train.trainer import Trainer
+from credibly.train.linear import can_probe, solve_last_layer
+from credibly.train.trainer import EpochEvaluator, Trainer
 
 ROWS_TO_WATCH = 1000
 """Held-out rows whose metrics are logged after each epoch; they decide nothing."""
@@ -108,18 +107,17 @@ def _training(
         for name, value in unit["settings"].items()
     }
     probe_first = given.pop("head_start", False)
-    settings = Settings(
+    recipe = Network(
         **given,
         loss=training["loss"],
         learning_rate=training["learning_rate"],
         epochs=training["reads"][-1],
-        head_start=False,
+        probe_first=False,
         select="last",
-        seed=unit["seed"],
         split_seed=unit["seed"],
     )
     rows = data.take(np.flatnonzero(data.split != TEST))
-    settings = resolve_settings(settings, rows)
+    settings = resolve(recipe, rows).network()
     criterion = build_loss(settings, rows, len(rows.part("train")))
     folder.mkdir(exist_ok=True)
     start = _train(unit, training, settings, criterion, data, probe_first, folder, clock)
@@ -147,7 +145,7 @@ def _training(
 def _train(
     unit: dict[str, Any],
     training: dict[str, Any],
-    settings: Settings,
+    settings: Network,
     criterion: Loss,
     data: Data,
     probe_first: bool,
@@ -164,7 +162,7 @@ def _train(
         size = settings.image_size if part.kind == "images" else None
         return part.torch_dataset(train=False, image_size=size)
 
-    model = build_model(settings, rows, criterion, train.targets)
+    model = build_model(settings, rows, criterion, unit["seed"])
     solvable = can_probe(criterion)
     start = ("own linear probe" if solvable else "BCE's linear probe") if probe_first else "random"
     if probe_first and checkpoints.newest(folder / "state") is None:
@@ -194,8 +192,9 @@ def _train(
         settings,
         model,
         criterion,
-        train.torch_dataset(train=True, image_size=size, seed=settings.seed),
+        train.torch_dataset(train=True, image_size=size, seed=unit["seed"]),
         EpochEvaluator(settings, plain(watched), watched.targets),
+        seed=unit["seed"],
         folder=folder / "state",
         callback=Reader(training["reads"], save, clock),
     )

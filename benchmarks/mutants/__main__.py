@@ -84,7 +84,8 @@ def _package(
     package: str, root: Path, options: Any, record: dict[str, Any]
 ) -> tuple[int, int, int]:
     """Return how many changes were killed, how many counted, how many are equivalent."""
-    files = sorted((root / "src" / "credibly" / package).rglob("*.py"))
+    source = root / "src" / "credibly" / package
+    files = sorted(source.rglob("*.py")) or [source.with_suffix(".py")]
     known = [
         change
         for file in files

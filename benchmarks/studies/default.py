@@ -55,6 +55,7 @@ import numpy as np  # noqa: E402 - after the number of threads is set
 from benchmarks.studies import default_peers  # noqa: E402
 from benchmarks.studies.training import data_file  # noqa: E402
 from credibly.calibrate.auto import fit_by_name  # noqa: E402
+from credibly.targets import Targets  # noqa: E402
 
 RECORDS = Path(__file__).with_suffix(".jsonl")
 SETS = ("emotions", "medical", "yeast", "scene", "voc2012", "cifar10h", "tinyimagenet")
@@ -123,7 +124,8 @@ def candidates(name: str, seed: int) -> tuple[np.ndarray, dict[str, Any]]:
     import torch
 
     import credibly as cr
-    from credibly.train import build_loss, recipe, resolve
+    from credibly.train import recipe, resolve
+    from credibly.train.assembly import build_loss
     from credibly.train.auto import choose, problem_of
     from credibly.train.run_folder import pooled
 
@@ -148,7 +150,8 @@ def candidates(name: str, seed: int) -> tuple[np.ndarray, dict[str, Any]]:
 def left_out(name: str, seed: int) -> tuple[np.ndarray, dict[str, Any]]:
     """Auto and random forests on training rows that they were not trained on; no test row."""
     import credibly as cr
-    from credibly.train import build_loss, recipe, resolve
+    from credibly.train import recipe, resolve
+    from credibly.train.assembly import build_loss
     from credibly.train.auto import choose, problem_of
     from credibly.train.run_folder import pooled
 
@@ -173,9 +176,8 @@ def left_out(name: str, seed: int) -> tuple[np.ndarray, dict[str, Any]]:
         calibrator = fit_by_name(
             settings.calibrate,
             odds[~own],
-            targets[~own],
+            Targets(targets[~own]),
             exclusive=loss.exclusive,
-            coding="unknown",
         )
         found["auto"][own] = cr.Pipeline(None, calibrator).probabilities(odds[own])
     figures = {method: _measured(values, targets) for method, values in found.items()}
@@ -223,10 +225,10 @@ def _measured(probabilities: np.ndarray, targets: np.ndarray) -> dict[str, float
     from credibly import decide, metrics
 
     probabilities = np.asarray(probabilities, np.float64)
-    found = metrics.summary(probabilities, targets, sets=probabilities >= 0.5, coding="unknown")
+    found = metrics.summary(probabilities, Targets(targets), sets=probabilities >= 0.5)
     most = min(5, targets.shape[1])
     queries = metrics.retrieval_map(
-        probabilities, targets, max_conditions=most, budget_seconds=2.0, coding="unknown"
+        probabilities, Targets(targets), max_conditions=most, budget_seconds=2.0
     ).by_conditions
     size = max(1.0, float(np.where(targets >= 0, targets, 0).sum(axis=1).mean().round(1)))
     sets = decide.AverageSize(size).fit(probabilities).predict(probabilities)
@@ -234,7 +236,7 @@ def _measured(probabilities: np.ndarray, targets: np.ndarray) -> dict[str, float
         **{name: float(found[name]) for name in ("NLL", "ACE", "mAP@y", "mAP@x")},
         "retrieval 3": float(queries[3]),
         "retrieval 5": float(queries[most]),
-        "coverage": float(metrics.set_coverage(sets, targets, coding="unknown")),
+        "coverage": float(metrics.set_coverage(sets, Targets(targets))),
     }
 
 

@@ -25,6 +25,7 @@ import torch
 import credibly as cr
 from benchmarks.studies.joint_networks import Scores, all_sets, scores
 from credibly.retrieve import Joint, fit_joint
+from credibly.targets import Targets
 
 SETS = (
     "synthetic",
@@ -174,7 +175,7 @@ def _of_mixture(shares: Any, products: Any, truth: Any, queries: Any) -> dict[st
     real_pairs, real_triples = _symmetric(present.astype(float))
     marginals = np.clip((shares[:, :, None] * products).sum(axis=1), 1e-9, 1 - 1e-9)
     numbers = {
-        "marginal NLL": float(cr.metrics.log_loss(marginals, truth, coding="unknown")) * 1000,
+        "marginal NLL": float(cr.metrics.log_loss(marginals, Targets(truth))) * 1000,
         "pairs": float((shares * pairs).sum() / real_pairs.sum()),
         "triples": float((shares * triples).sum() / max(real_triples.sum(), 1)),
     }

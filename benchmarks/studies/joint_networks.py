@@ -98,7 +98,7 @@ def _of_images(folder: Path, seed: int) -> dict[str, Any]:
     judged = {"held_out": data.take(held_out), "test": data.take(test)}
     settings = cr.train.recipe(
         model="efficientnet-lite0",
-        head_start=False,
+        probe_first=False,
         weights=os.path.expandvars("$CREDIBLY_ASSETS/efficientnet-lite0.safetensors"),
         image_size=112,
         epochs=3,

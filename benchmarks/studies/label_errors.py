@@ -74,7 +74,7 @@ def _run(name: str, seed: int, peers: str | None) -> dict[str, Any]:
         targets=noisy,
         labels=[str(place) for place in range(noisy.shape[1])],
     )
-    found = review.label_issues(predictions, top=None, min_disagreement=0.0)
+    found = review.label_issues(predictions, top=None, min_probability=0.0)
     columns = [int(each.label) for each in found]
     hits = flipped[[each.row for each in found], columns]
     result: dict[str, Any] = {

@@ -57,7 +57,8 @@ def lines_of(name: str, seed: int) -> list[dict[str, Any]]:
     import torch
 
     from benchmarks.claims import sets
-    from credibly.train import build_loss, recipe, resolve
+    from credibly.train import recipe, resolve
+    from credibly.train.assembly import build_loss
     from credibly.train.auto import choose, problem_of
     from credibly.train.run_folder import pooled
 
@@ -99,8 +100,9 @@ def _log_odds(loss: Any, scores: np.ndarray) -> np.ndarray:
 
 def _figures(probabilities: np.ndarray, targets: np.ndarray) -> dict[str, float]:
     from credibly import metrics
+    from credibly.targets import Targets
 
-    found = metrics.summary(probabilities, targets, coding="unknown")
+    found = metrics.summary(probabilities, Targets(targets))
     return {name: float(found[name]) for name in METRICS}
 
 

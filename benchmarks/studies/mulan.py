@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from credibly import data
+from credibly.data.splits import TEST, TRAIN
 
 SETS = {
     "flags": "flags/flags-train.arff",
@@ -23,6 +24,7 @@ SETS = {
     "cal500": "cal500/cal500.arff",
     "genbase": "genbase/genbase-train.arff",
     "enron": "enron/enron-train.arff",
+    "tmc2007": "tmc2007/tmc2007-500-train.arff",
 }
 
 
@@ -34,7 +36,7 @@ def main() -> None:
     given.out.mkdir(parents=True, exist_ok=True)
     for name, path in SETS.items():
         read = data.load(given.folder / path, seed=0)
-        split = np.where(read.split == data.TEST, data.TEST, data.TRAIN)
+        split = np.where(read.split == TEST, TEST, TRAIN)
         labels = np.array(read.labels)
         arrays = {"features": read.features, "targets": read.targets, "split": split}
         np.savez_compressed(given.out / f"{name}.npz", labels=labels, **arrays)

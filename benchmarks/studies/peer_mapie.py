@@ -1,6 +1,6 @@
 """Thresholds of MAPIE on the draws of ``guarantees``: ``PYTHON -m benchmarks.studies.peer_mapie``.
 
-Run by ``guarantees`` with a Python that has MAPIE; prints one JSON object.
+Run by ``guarantees`` and ``headline`` with a Python that has MAPIE; prints one JSON object.
 """
 
 from __future__ import annotations
@@ -84,12 +84,28 @@ def thresholds(name: str, trials: int, *, zero_labels: bool) -> list[float] | st
     return found
 
 
+def of_rows(path: str) -> list[float]:
+    """Return the threshold of the expected recall on each draw of rows in a file of arrays."""
+    name = "recall, expected"
+    check_risks(name)
+    stored = np.load(path)
+    found = []
+    for few in stored["draws"]:
+        controller = Vectorised(predict_function=np.asarray, **RULES[name])
+        controller.calibrate(stored["probabilities"][few], stored["truth"][few])
+        found.append(float(np.ravel(controller.best_predict_param)[0]))
+    return found
+
+
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    count = int(sys.argv[1])
-    answer = {
-        f"{name}|{zero}": thresholds(name, count, zero_labels=zero)
-        for name in RULES
-        for zero in (False, True)
-    }
+    answer: object
+    if sys.argv[1].endswith(".npz"):
+        answer = of_rows(sys.argv[1])
+    else:
+        answer = {
+            f"{name}|{zero}": thresholds(name, int(sys.argv[1]), zero_labels=zero)
+            for name in RULES
+            for zero in (False, True)
+        }
     print(json.dumps({"version": mapie.__version__, "thresholds": answer}))

@@ -105,12 +105,11 @@ def _halves(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _fitted(scores: np.ndarray, targets: np.ndarray, link: str | None, method: str) -> cr.Pipeline:
+    if link is not None:
+        calibrator = cr.calibrate.from_name(method)
+        return cr.Pipeline(LOSS, calibrator, link=link).fit(scores, targets)
     pipeline = cr.Pipeline(LOSS)
-    if link is None:
-        pipeline.calibrate(scores, targets)
-    else:
-        stages = {link: pipeline.stages(scores)[link]}
-        pipeline.calibrate_stages(stages, targets, method)
+    pipeline.calibrate(scores, targets)
     return pipeline
 
 

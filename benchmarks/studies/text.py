@@ -214,8 +214,9 @@ class _Meter:
 def numbers(probabilities: np.ndarray, targets: np.ndarray) -> dict[str, float]:
     """Return the figures of merit, by the same functions for every method."""
     from credibly import metrics
+    from credibly.targets import Targets
 
-    found = metrics.summary(probabilities, targets, sets=probabilities >= 0.5, coding="unknown")
+    found = metrics.summary(probabilities, Targets(targets), sets=probabilities >= 0.5)
     labelled = targets.sum(axis=0) > 0
     sets = probabilities >= 0.5
     return {

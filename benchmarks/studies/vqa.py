@@ -177,17 +177,18 @@ def _numbers(
     probabilities: np.ndarray, targets: np.ndarray, counts: np.ndarray
 ) -> dict[str, float]:
     from credibly import metrics
-    from credibly.metrics.vqa import vqa_accuracy
+    from credibly.papers.vqa import vqa_accuracy
+    from credibly.targets import Targets
 
     error = {
-        kind: float(metrics.calibration_error(probabilities, targets, kind, coding="unknown"))
+        kind: float(metrics.calibration_error(probabilities, Targets(targets), kind))
         for kind in ("ace", "mce")
     }
     values = (
         100 * vqa_accuracy(probabilities, counts),
         100 * error["ace"],
         100 * error["mce"],
-        1000 * float(metrics.log_loss(probabilities, targets, coding="unknown")),
+        1000 * float(metrics.log_loss(probabilities, Targets(targets))),
     )
     return dict(zip(NUMBERS, values, strict=True))
 

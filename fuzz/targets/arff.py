@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from fuzz.targets import FolderAttack
 
-MODULES = ("credibly.data.arff", "credibly.data.parsing", "credibly.data.rows")
+MODULES = ("credibly.data.arff", "credibly.untrusted.documents", "credibly.data.rows")
 HEAD = b"@relation 'x: -C 1'\n@attribute 'a b' {0,1}\n@attribute n numeric\n"
 XML = b'<labels xmlns="http://mulan.sourceforge.net/labels"><label name="a b"/></labels>'
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from fuzz.targets import FolderAttack
 
-MODULES = ("credibly.papers.datasets.coco", "credibly.data.parsing", "credibly.data.rows")
+MODULES = ("credibly.papers.datasets.coco", "credibly.untrusted.documents", "credibly.data.rows")
 WHOLE = {
     "categories": [{"id": 1, "name": "cat"}, {"id": 7, "name": "dog"}],
     "images": [{"id": 5, "file_name": "a.jpg"}, {"id": 6, "file_name": "b.jpg"}],

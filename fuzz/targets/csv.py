@@ -8,12 +8,12 @@ from fuzz.targets import FolderAttack
 
 MODULES = (
     *("credibly.data.table_files", "credibly.data.tables", "credibly.data.rows"),
-    *("credibly.predictions.file_formats", "credibly.predictions.arrow"),
+    *("credibly.predictions.file_formats", "credibly.predictions.validation"),
 )
 
 
 class Target(FolderAttack):
-    """``data.load(FILE.csv)`` and ``Predictions.from_file``; the first byte says which."""
+    """``data.load(FILE.csv)`` and ``Predictions.from_values``; the first byte says which."""
 
     def seeds(self) -> Iterable[bytes]:
         yield b"0id,split,y:cat,y:dog,f1,f2\na,train,1,0,0.5,2\nb,test,?,1,-1,3e4\n"
@@ -21,6 +21,7 @@ class Target(FolderAttack):
         yield b'0image,cat,dog\n"x/1.png",1,0\nx/2.png,,-1\n'
         yield b"1id,p:cat,p:dog,y:cat,y:dog\na,0.5,1e-3,1,\nb,0,1,0,1\n"
         yield b"1cat,dog,split\n0.5,0.25,0\n1,0,2\n"
+        yield b"2id,s:cat,s:dog\na,-3,4\nb,1,0\n"
         yield b"2id,s:cat,s:dog\na,-3,4\nb,inf,0\n"
 
     def read(self, data: bytes) -> None:
@@ -29,8 +30,8 @@ class Target(FolderAttack):
 
         path = self.put("some.csv", data[1:])
         if data[:1] == b"1":
-            Predictions.from_file(path, "probabilities")
+            Predictions.from_values(path, "probabilities")
         elif data[:1] == b"2":
-            Predictions.from_file(path, "logits", loss="bce")
+            Predictions.from_values(path, "logits", loss="bce")
         else:
             reader.load(path)

@@ -5,18 +5,18 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable
 
-from fuzz.targets import Attack
+from fuzz.targets import FolderAttack
 
-MODULES = ("credibly.data.image_files",)
+MODULES = ("credibly.untrusted.images",)
 
 
-class Target(Attack):
+class Target(FolderAttack):
     """The one place that opens images: every format, as a PIL image and as pixels."""
 
     def seeds(self) -> Iterable[bytes]:
         from PIL import Image
 
-        from credibly.data.image_files import FORMATS
+        from credibly.untrusted.images import FORMATS
 
         image = Image.linear_gradient("L").resize((24, 16)).convert("RGB")
         for name in FORMATS:
@@ -30,8 +30,8 @@ class Target(Attack):
         yield b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 16 16\n"
 
     def read(self, data: bytes) -> None:
-        from credibly.data.image_files import decode_image, decode_pixels
+        from credibly.untrusted.images import decode_image, decode_pixels
 
         decode_image(io.BytesIO(data), "some.jpg", (8, 8), max_pixels=10**6).close()
         if len(data) % 2:
-            decode_pixels(io.BytesIO(data), "some.jpg")
+            decode_pixels(self.put("some.jpg", data), "some.jpg")

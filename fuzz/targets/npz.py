@@ -12,7 +12,7 @@ import numpy as np
 from fuzz.targets import FolderAttack
 
 MODULES = (
-    *("credibly.data.npz", "credibly.data.target_columns", "credibly.data.rows"),
+    *("credibly.data.npz", "credibly.data.rows", "credibly.data.rows"),
     "credibly.predictions.file_formats",
 )
 NAMES = ("features", "images", "targets", "labels", "ids", "split", "truth", "probabilities")
@@ -51,7 +51,7 @@ class Target(FolderAttack):
             content = _archive({NAMES[part[0] % len(NAMES)]: part[1:] for part in parts})
         path = self.put("some.npz", content)
         if data[:1] in (b"1", b"3"):
-            Predictions.from_file(path, "probabilities")
+            Predictions.from_values(path, "probabilities")
         else:
             reader.load(path)
 

@@ -15,7 +15,7 @@ MODULES = (
         "credibly.predictions.file_schema",
         "credibly.predictions.dataset",
     ),
-    *("credibly.predictions.arrow", "credibly.predictions.validation"),
+    "credibly.predictions.validation",
     *("credibly.predictions.file_formats", "credibly.data.tables"),
 )
 
@@ -46,7 +46,7 @@ class Target(FolderAttack):
             return
         path = self.put("some.parquet", data[1:])
         if data[:1] == b"1":
-            Predictions.from_file(path, "probabilities")
+            Predictions.from_values(path, "probabilities")
         elif data[:1] == b"2":
             reader.load(path)
         else:

@@ -8,7 +8,7 @@ import numpy as np
 
 from fuzz.targets import Attack
 
-MODULES = tuple(f"credibly.retrieve.query.{name}" for name in ("parser", "formula", "diagram"))
+MODULES = ("credibly.retrieve.query",)
 
 
 class Target(Attack):
@@ -23,7 +23,7 @@ class Target(Attack):
 
     def read(self, data: bytes) -> None:
         from credibly.retrieve import parse
-        from credibly.retrieve.query.diagram import diagram, evaluate
+        from credibly.retrieve.query import diagram, evaluate
 
         query = parse(data.decode("utf-8", errors="replace"))
         assert parse(str(query)) == query, "canonical text must read back the same"

@@ -11,7 +11,7 @@ from fuzz.targets import FolderAttack
 
 MODULES = (
     *("credibly.app.server.guard", "credibly.app.pages.api", "credibly.app.pages.overview"),
-    "credibly.retrieve.query.parser",
+    "credibly.retrieve.query",
 )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from fuzz.targets import FolderAttack
 
-MODULES = ("credibly.predictions.tensor_files",)
+MODULES = ("credibly.untrusted.tensors",)
 
 
 class Target(FolderAttack):
@@ -40,7 +40,7 @@ class Target(FolderAttack):
         yield b"1"
 
     def read(self, data: bytes) -> None:
-        from credibly.predictions.tensor_files import load_tensors
+        from credibly.untrusted.tensors import load_tensors
 
         content = data[1:] if data[:1] != b"0" else _archive(data[1:])
         with warnings.catch_warnings():

@@ -22,7 +22,7 @@ class Target(FolderAttack):
         from credibly.cli import sets, train
         from credibly.cli.command import resolve
         from credibly.train.recipes import from_table
-        from credibly.train.run_folder import read_toml
+        from credibly.untrusted.documents import read_toml
 
         path = self.put("config.toml", data[1:])
         if data[:1] == b"2":

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from fuzz.targets import FolderAttack
 
-MODULES = ("credibly.papers.datasets.voc", "credibly.data.parsing", "credibly.data.rows")
+MODULES = ("credibly.papers.datasets.voc", "credibly.untrusted.documents", "credibly.data.rows")
 XML = b"<annotation><object><name>cat</name><difficult>1</difficult></object></annotation>"
 
 

@@ -9,8 +9,8 @@ from fuzz.targets import FolderAttack
 MODULES = (
     "credibly.data.xc",
     "credibly.data.rows",
-    "credibly.data.sparse_features",
-    "credibly.targets.sparse",
+    "credibly.data.sparse_rows",
+    "credibly.targets",
 )
 
 

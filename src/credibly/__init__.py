@@ -11,7 +11,7 @@ Each arrow is a package of its own; packages are imported when first used, so th
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _NAMES = {
     "InputError": "credibly.checks",

@@ -12,7 +12,6 @@ import math
 import numbers
 import os
 import stat
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -105,7 +104,7 @@ def whole_number(name: str, value: object, lowest: int) -> int:
         whole = index(value)  # pyright: ignore[reportArgumentType] - what is no number raises
     except TypeError:
         whole = lowest - 1
-    if whole < lowest:
+    if whole < lowest or isinstance(value, bool):
         raise InputError(f"`{name}` must be a whole number of at least {lowest}; got {value!r}.")
     return whole
 
@@ -164,7 +163,7 @@ def fits_memory(what: str, *sizes: int, itemsize: int = 4) -> None:
         shape = " × ".join(f"{size:,}" for size in sizes)
         raise InputError(
             f"{what} must fit into memory; {shape} would take {needed / 2**30:,.1f} GB, and "
-            f"{limit / 2**30:,.1f} GB are the most for one array here. Split it, or check the file."
+            f"{limit / 2**30:,.1f} GB is the limit for one array. Split it, or check the file."
         )
 
 
@@ -234,7 +233,9 @@ def out_can_be_written(
     while _kind_of(above) is None and os.path.dirname(above) != above:
         above = os.path.dirname(above)
     if _kind_of(above) != "a folder":
-        raise InputError(f"`{name}` must be {what} in a folder; {above} is no folder, got {path}.")
+        raise InputError(
+            f"`{name}` must be {what} in a folder; {above} is not a folder; got {path}."
+        )
     if not os.access(above, os.W_OK | os.X_OK):
         raise InputError(f"`{name}` must be {what} that can be written; {above} is read-only.")
 
@@ -257,11 +258,6 @@ def fits(kind: object, value: object) -> bool:
             kind is float and abs(int(value)) <= 2**53
         )
     return kind is float and isinstance(value, numbers.Real)
-
-
-def renamed(old: str, new: str) -> None:
-    """Warn that a public name has changed; the old one works for this version."""
-    warnings.warn(f"`{old}` is now `{new}`.", DeprecationWarning, stacklevel=3)
 
 
 # Tensors, as losses see them -----------------------------------------------------------------

@@ -13,14 +13,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from credibly.checks import InputError
-from credibly.memory import address_space_left
+from credibly.memory_limits import Limits, address_space_left
 
 if TYPE_CHECKING:
     from credibly.types import Array
@@ -101,40 +100,6 @@ def watched_under_memory_limit() -> int | None:
     if code in (-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS, 127):
         raise MemoryError("a library ended the process for lack of memory")
     return code if code >= 0 else 128 - code
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What a worker may take for one job: reading a file that somebody else made.
-
-    Attributes:
-        memory: bytes of address space.
-        seconds: of computation.
-        file_bytes: of any file that it writes.
-    """
-
-    memory: int
-    seconds: int
-    file_bytes: int = 0
-
-    def apply(self) -> None:
-        """Limit this process from now on, where the system can."""
-        try:
-            import resource
-        except ImportError:  # Windows
-            return
-        used = resource.getrusage(resource.RUSAGE_SELF)
-        limits = {
-            resource.RLIMIT_AS: self.memory,
-            resource.RLIMIT_CPU: math.ceil(used.ru_utime + used.ru_stime) + self.seconds,
-            resource.RLIMIT_FSIZE: self.file_bytes,
-            resource.RLIMIT_CORE: 0,
-        }
-        for what, most in limits.items():
-            _, hard = resource.getrlimit(what)
-            most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-            with suppress(OSError, ValueError):
-                resource.setrlimit(what, (most, hard))
 
 
 class Worker:

@@ -24,6 +24,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from threading import RLock
 from typing import Any
 
 import numba
@@ -34,8 +35,9 @@ from numba.core.compiler import Compiler
 from numba.core.dispatcher import Dispatcher
 from numba.core.serialize import dumps
 
-from credibly.memory import address_space_left
+from credibly.memory_limits import address_space_left
 
+_COMPILING = RLock()
 _MAGIC = b"credibly kernel 2\n"
 _NEEDED = 12 * 2**20
 """Bytes of address space that loading a function may take; compiling one takes more."""
@@ -64,9 +66,19 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
         if isinstance(dispatcher, Dispatcher):  # a plain function where NUMBA_DISABLE_JIT is set
             # As `Dispatcher.enable_caching` does; numba has no public way to name another cache.
             vars(dispatcher)["_cache"] = KernelCache(function)
+            vars(dispatcher)["compile"] = _one_at_a_time(dispatcher.compile)
         return dispatcher
 
     return decorate
+
+
+def _one_at_a_time(compile: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    # Numba locks, too, but counts before that: counts of two threads can end in an AttributeError.
+    def locked(signature: Any) -> Any:
+        with _COMPILING:
+            return compile(signature)
+
+    return locked
 
 
 def cache_folder() -> Path | None:

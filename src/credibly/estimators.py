@@ -1,21 +1,22 @@
-"""scikit-learn estimators whose probabilities can be acted on.
+"""scikit-learn estimators with calibrated probabilities.
 
-CredibleClassifier(loss="spa+lpr")      trains a model of its own on features
+CredibleClassifier()                    trains a model of its own on features
 CalibratedMultiLabel(estimator)         calibrates any classifier of scikit-learn's kind
 """
 
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from scipy import sparse
 from scipy.special import expit, logit
 from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
-from sklearn.exceptions import DataConversionWarning
+from sklearn.dummy import DummyClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import check_cv
@@ -33,10 +34,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from credibly import checks
-from credibly.arrays import is_data_frame, label_columns
+from credibly.arrays import in_order, is_data_frame, label_columns
 from credibly.calibrate.auto import fit_by_name
 from credibly.data import StratifiedFolds, from_arrays
-from credibly.frames import in_order
+from credibly.data.splits import as_often_as_weighted
 from credibly.targets import UNKNOWN, Coding, Targets, as_decoded, decode
 from credibly.types import Array
 
@@ -54,7 +55,75 @@ __all__ = ["CalibratedMultiLabel", "CredibleClassifier"]
 RESPONSES = ("predict_proba", "decision_function")
 
 
-class CalibratedMultiLabel(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+class _Decides(ClassifierMixin, BaseEstimator, ABC):
+    """Classes and label sets from calibrated probabilities."""
+
+    multi_label_: bool
+    classes_: Array
+    target_dtype_: np.dtype[Any]
+    held_out_probabilities_: Array
+    weighted_: bool = False
+
+    coding: Coding | None
+
+    @abstractmethod
+    def predict_proba(self, X: Any) -> Array:
+        """Return the calibrated probability of each label, (n, L)."""
+
+    def _decoded(self, y: Any, names: Any) -> Array:
+        """Return (n, L) targets; set ``classes_``, ``multi_label_`` and ``target_dtype_``.
+
+        ``names`` are the columns of a data frame; None of an array.
+        """
+        array = _dense(y)
+        self.multi_label_ = array.ndim == 2 and (array.shape[1] > 1 or names is not None)
+        if not self.multi_label_:
+            array = column_or_1d(array, warn=True)
+            assert_all_finite(array, input_name="y")
+            check_classification_targets(array)
+            self.classes_, index = np.unique(array, return_inverse=True)
+            return np.eye(len(self.classes_), dtype=np.int8)[index]
+        targets = decode(array, coding=self.coding, name="y")
+        self.classes_ = np.arange(array.shape[1]) if names is None else np.asarray(names)
+        # Predictions are whole, also of soft targets.
+        self.target_dtype_ = np.dtype(int) if targets.dtype.kind == "f" else array.dtype
+        return targets
+
+    def predict(self, X: Any) -> Array:
+        """Return the most probable class; with a matrix ``y``, 1 for labels above ½ and 0 else."""
+        estimates = self.predict_proba(X)
+        if self.multi_label_:
+            return (estimates > 0.5).astype(self.target_dtype_)
+        return self.classes_[estimates.argmax(axis=1)]
+
+    def predict_sets(self, X: Any, average_size: float, *, guarantee: Any = None) -> Array:
+        """Return label sets, a bool matrix (n, L), with ``average_size`` labels per row on average.
+
+        The threshold comes from the rows that the calibrator was fitted on;
+        ``guarantee="expected"`` makes the budget hold in expectation for exchangeable rows (see
+        ``cr.decide.AverageSize``).
+        """
+        from credibly import decide
+
+        estimates = self.predict_proba(X)
+        if self.weighted_ and guarantee is not None:
+            raise checks.InputError(
+                "`guarantee` holds for rows of equal weight; got it after `fit` with "
+                "`sample_weight`. Leave one of them out."
+            )
+        budget = decide.AverageSize(average_size, guarantee=guarantee)
+        return budget.fit(self.held_out_probabilities_).predict(estimates)
+
+    def _normalised(self, estimates: Array) -> Array:
+        """Scale each row to sum 1 where targets are class labels: exactly one label is present."""
+        if self.multi_label_:
+            return estimates
+        total = estimates.sum(axis=1, keepdims=True)
+        even = np.full_like(estimates, 1 / estimates.shape[1])
+        return np.where(total > 0, estimates / np.where(total > 0, total, 1), even)
+
+
+class CalibratedMultiLabel(MetaEstimatorMixin, _Decides):
     """Calibrate a classifier for zero, one or many labels per row.
 
     The estimator is fitted ``cv`` times; each copy scores the rows that it has not seen, and a
@@ -71,8 +140,8 @@ class CalibratedMultiLabel(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
     Args:
         estimator: a classifier, or a pipeline that ends in one: forests, one-vs-rest, chains, …. An
-            estimator for one target (its tags say so) is fitted once per label by
-            ``MultiOutputClassifier``. None: logistic regression.
+            estimator for one target (its tags say so) is fitted once per label; a label that all
+            rows of a fold have, or none has, gets its rate. None: logistic regression.
         method: name of a calibrator, or ``"auto"``: the simplest that no other beats by more than
             one standard error of the log loss on left-out rows (``cr.calibrate.choose``).
         cv: number of folds, or a splitter; a number makes ``cr.data.StratifiedFolds``.
@@ -84,7 +153,8 @@ class CalibratedMultiLabel(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         estimator_: the fitted estimator.
         calibrator_: the fitted map of log-odds.
         classes_: names of the labels (data frames), column numbers, or class labels.
-        held_out_probabilities_: calibrated, of the rows that the calibrator was fitted on.
+        held_out_probabilities_: calibrated, of the rows that the calibrator was fitted on, each
+            as often as its weight says.
 
     Example:
         >>> from sklearn.datasets import make_multilabel_classification
@@ -108,7 +178,7 @@ class CalibratedMultiLabel(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         self.method = method
         self.cv = cv
         self.response = response
-        self.coding: Coding | None = coding
+        self.coding = coding
 
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, **parameters: Any
@@ -144,32 +214,14 @@ class CalibratedMultiLabel(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             final: Any = clone(inner)
             self.estimator_ = final.fit(X, truth, **fit_parameters)
         self.calibrator_ = self._calibrator(odds, targets, weights)
-        self.held_out_probabilities_ = self._probabilities(odds)
+        self.weighted_ = weights is not None
+        self.held_out_probabilities_ = as_often_as_weighted(self._probabilities(odds), weights)
         return self
 
     def predict_proba(self, X: Any) -> Array:
         """Return the calibrated probability of each label, (n, L)."""
         check_is_fitted(self)
         return self._probabilities(self._log_odds(self.estimator_, X))
-
-    def predict(self, X: Any) -> Array:
-        """Return the most probable class; with a matrix ``y``, 1 for labels above ½ and 0 else."""
-        estimates = self.predict_proba(X)
-        if self.multi_label_:
-            return (estimates > 0.5).astype(self.target_dtype_)
-        return self.classes_[estimates.argmax(axis=1)]
-
-    def predict_sets(self, X: Any, average_size: float, *, guarantee: Any = None) -> Array:
-        """Return label sets, a bool matrix (n, L), with ``average_size`` labels per row on average.
-
-        The threshold comes from the rows that the calibrator was fitted on; see
-        ``cr.decide.AverageSize`` for ``guarantee``.
-        """
-        from credibly import decide
-
-        estimates = self.predict_proba(X)
-        budget = decide.AverageSize(average_size, guarantee=guarantee)
-        return budget.fit(self.held_out_probabilities_).predict(estimates)
 
     def to_predictions(
         self, X: Any, y: Any = None, ids: Sequence[object] | None = None
@@ -208,28 +260,19 @@ class CalibratedMultiLabel(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     # Targets ---------------------------------------------------------------------------------
 
     def _targets(self, y: Any, weights: Array | None) -> Array:
-        """Return (n, L) targets; set ``classes_``, ``multi_label_`` and ``target_dtype_``."""
-        array = _dense(y)
-        self.multi_label_ = array.ndim == 2 and array.shape[1] > 1
-        if not self.multi_label_:
-            array = column_or_1d(array, warn=True)
-            assert_all_finite(array, input_name="y")
-            check_classification_targets(array)
-            self.classes_ = np.unique(array)
-            counted = self.classes_ if weights is None else np.unique(array[weights > 0])
-            if weights is not None and not weights.any():
+        targets = self._decoded(y, y.columns if is_data_frame(y) else None)
+        if self.multi_label_:
+            return targets
+        counted = len(self.classes_)
+        if weights is not None:
+            if not weights.any():
                 raise checks.InputError("`sample_weight` must not be zero for all rows.")
-            if len(counted) < 2:
-                raise checks.InputError(
-                    "`y` must hold at least two classes in rows that count; got "
-                    f"{len(counted)} class in {len(array)} rows."
-                )
-            return self._hot(array)
-        targets = decode(array, coding=self.coding, name="y")
-        named = is_data_frame(y)
-        self.classes_ = np.asarray(y.columns) if named else np.arange(targets.shape[1])
-        whole = array.dtype.kind in "biu" and targets.dtype.kind != "f"
-        self.target_dtype_ = array.dtype if whole else np.dtype(int)
+            counted = int(targets[weights > 0].any(axis=0).sum())
+        if counted < 2:
+            raise checks.InputError(
+                "`y` must hold at least two classes in rows that count; got "
+                f"{counted} class in {len(targets)} rows."
+            )
         return targets
 
     def _hot(self, y: Any) -> Array:
@@ -263,14 +306,15 @@ class CalibratedMultiLabel(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             return process_routing(self, "fit", **given, **parameters)
         return {"estimator": {"fit": {**given, **parameters}}, "splitter": {"split": {}}}
 
-    def _splitter(self) -> Any:
-        return StratifiedFolds(self.cv) if isinstance(self.cv, int) else check_cv(self.cv)
+    def _splitter(self, cv: Any = None) -> Any:
+        cv = cv or self.cv
+        return StratifiedFolds(cv) if isinstance(cv, int) else check_cv(cv)
 
     def _inner(self) -> Any:
         """Return the estimator to fit: one per label where it can take a single target only."""
         inner = LogisticRegression() if self.estimator is None else self.estimator
         if self.multi_label_ and not get_tags(inner).target_tags.multi_output:
-            return MultiOutputClassifier(inner)
+            return _OnePerLabel(inner)
         return inner
 
     def _cross_fit(
@@ -283,8 +327,7 @@ class CalibratedMultiLabel(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         routed: Any,
     ) -> Array:
         """Return log-odds of every row by a copy not fitted on it; NaN for rows never held out."""
-        splitter = self._splitter()
-        self._check_folds(targets)
+        splitter = self._splitter(self._folds(targets))
         odds = np.full(targets.shape, np.nan)
         for train, test in splitter.split(X, truth, **routed["splitter"]["split"]):
             part = {
@@ -298,16 +341,22 @@ class CalibratedMultiLabel(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             odds[test] = self._log_odds(copy, take_rows(X, test))
         return odds
 
-    def _check_folds(self, targets: Array) -> None:
+    def _folds(self, targets: Array) -> Any:
+        """Return ``cv``; of classes, at most the number of rows of the rarest one."""
         if self.multi_label_ or not isinstance(self.cv, int):
-            return
+            return self.cv
         counts = targets.sum(axis=0)
-        if counts.min() < self.cv:
-            rare = self.classes_[int(counts.argmin())]
+        fewest, rare = int(counts.min()), self.classes_[counts.argmin()]
+        if fewest < 2:
             raise checks.InputError(
-                f"`cv` must be at most the number of rows of each class; got {self.cv}, and class "
-                f"{rare!r} has {int(counts.min())}. Pass a smaller `cv`."
+                f"`y` must hold every class in at least two rows; class {rare} is in {fewest}."
             )
+        if fewest < self.cv:
+            warnings.warn(
+                f"class {rare} has {fewest} rows: {fewest} folds are made in place of {self.cv}.",
+                stacklevel=4,
+            )
+        return min(self.cv, fewest)
 
     def _log_odds(self, fitted: Any, X: Any) -> Array:
         classes = self.classes_
@@ -332,16 +381,12 @@ class CalibratedMultiLabel(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         held_out = ~np.isnan(odds).any(axis=1)
         odds, targets = odds[held_out], targets[held_out]
         weights = None if weights is None else weights[held_out]
+        odds, targets, weights = _merged(odds, targets, weights)
         exclusive = not self.multi_label_ and self.response == "predict_proba"
         return fit_by_name(self.method, odds, Targets(targets), weights, exclusive=exclusive)
 
     def _probabilities(self, odds: Array) -> Array:
-        estimates = expit(self.calibrator_.transform(odds))
-        if self.multi_label_:
-            return estimates
-        total = estimates.sum(axis=1, keepdims=True)
-        even = np.full_like(estimates, 1 / estimates.shape[1])
-        return np.where(total > 0, estimates / np.where(total > 0, total, 1), even)
+        return self._normalised(expit(self.calibrator_.transform(odds)))
 
     # scikit-learn's protocols ----------------------------------------------------------------
 
@@ -380,17 +425,68 @@ class CalibratedMultiLabel(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         return tags
 
 
+class _OnePerLabel(MultiOutputClassifier):
+    """A copy of an estimator for each label; a label that does not vary gets its rate."""
+
+    def fit(self, X: Any, Y: Array, sample_weight: Any = None, **parameters: Any) -> _OnePerLabel:
+        varies = Y.min(axis=0) < Y.max(axis=0)
+        fitted: list[Any] = []
+        if varies.any():
+            super().fit(X, Y[:, varies], sample_weight, **parameters)
+            fitted = self.estimators_
+        else:
+            self.n_features_in_ = X.shape[1]
+        others = iter(fitted)
+        self.estimators_ = [
+            next(others) if each else _rate_of(column)
+            for each, column in zip(varies, Y.T, strict=True)
+        ]
+        self.classes_ = [estimator.classes_ for estimator in self.estimators_]
+        return self
+
+    def decision_function(self, X: Any) -> Array:
+        """Return the decision values of each label, (n, L)."""
+        columns = [
+            logit(np.asarray(each.predict_proba(X))[:, 1])
+            if isinstance(each, DummyClassifier)
+            else each.decision_function(X)
+            for each in self.estimators_
+        ]
+        return np.stack(columns, axis=1)
+
+
+def _rate_of(column: Array) -> DummyClassifier:
+    """Return the rate of a label, with half a row more of each kind, so that none is impossible."""
+    present = float(column.sum())
+    weights = [len(column) - present + 0.5, present + 0.5]
+    return DummyClassifier(strategy="prior").fit(np.zeros((2, 1)), [0, 1], sample_weight=weights)
+
+
+def _merged(
+    odds: Array, targets: Array, weights: Array | None
+) -> tuple[Array, Array, Array | None]:
+    """Return different rows with the sum of their weights: a repeated row is one of weight two.
+
+    Rows that are equal then never stand on both sides of a split.
+    """
+    both = np.hstack([odds, targets])
+    _, first, place = np.unique(both, axis=0, return_index=True, return_inverse=True)
+    total = np.bincount(place.ravel(), weights)
+    first, total = first[total > 0], total[total > 0]
+    return odds[first], targets[first], None if (total == 1).all() else total
+
+
 def _dense(y: Any) -> Array:
     return y.toarray() if sparse.issparse(y) else np.asarray(y)
 
 
-class CredibleClassifier(ClassifierMixin, BaseEstimator):
+class CredibleClassifier(_Decides):
     """Classifier for zero, one or many labels per row, with calibrated probabilities.
 
     ``y`` may be class labels (n,), or a matrix (n, L) of 0, 1, −1 or NaN (unknown) and values
     between 0 and 1 (soft). With class labels exactly one is present, and rows of ``predict_proba``
-    sum to one; with a matrix each column is a probability of its own. The matrix needs at least two
-    columns, since scikit-learn reads one column as class labels.
+    sum to one; with a matrix each column is a probability of its own. An array of one column is
+    read as class labels, as scikit-learn does; a data frame of one column is one label.
 
     It is ``cr.train.fit`` without a folder: the same models, held-out rows, folds and calibration
     as ``credibly train``. The probabilities are calibrated on rows that the scores were not trained
@@ -415,10 +511,10 @@ class CredibleClassifier(ClassifierMixin, BaseEstimator):
         random_state: seed of order, dropout, trees and initial weights.
 
     Attributes:
-        classes_: class labels, or column numbers.
+        classes_: class labels, column names of a data frame ``y``, or column numbers.
         run_: the trained run; None where ``y`` has one class.
-        held_out_probabilities_: of the rows the calibrator was fitted on; label budgets are fitted
-            on them too.
+        held_out_probabilities_: of the rows the calibrator was fitted on, each as often as its
+            weight says; label budgets are fitted on them too.
         candidates_: what was compared, one dict for each candidate with its log loss on rows it
             was not trained on; empty where nothing was.
 
@@ -460,16 +556,32 @@ class CredibleClassifier(ClassifierMixin, BaseEstimator):
         self.budget = budget
         self.calibrate = calibrate
         self.held_out = held_out
-        self.coding: Coding | None = coding
+        self.coding = coding
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any) -> CredibleClassifier:
-        """Train and calibrate. ``X`` is (n, features): array, data frame or sparse matrix.
+    # Not an argument of its own, by which scikit-learn knows estimators that always take weights.
+    __metadata_request__fit: ClassVar = {"sample_weight": None}
 
-        NaN in a dense ``X`` is a missing value.
+    def fit(self, X: Any, y: Any, **parameters: Any) -> CredibleClassifier:
+        """Train and calibrate.
+
+        Args:
+            X: (n, features): array, data frame or sparse matrix. NaN in a dense ``X`` is a missing
+                value.
+            y: see above.
+            parameters: ``sample_weight``, how many rows each counts for: in the loss, the choice
+                of model and penalty, the calibrator and the label budget. Rows of weight 0 are
+                left out. Standardisation and folds count rows. Only proportions matter, except
+                beside a given ``l2``.
         """
         from credibly.train import fit
 
+        weights = parameters.pop("sample_weight", None)
+        if parameters:
+            raise checks.InputError(
+                f"`fit` takes X, y and sample_weight; got {', '.join(sorted(parameters))}."
+            )
+        names = [str(name) for name in y.columns] if is_data_frame(y) else None
         X, y = validate_data(
             self,
             X,
@@ -480,17 +592,22 @@ class CredibleClassifier(ClassifierMixin, BaseEstimator):
             ensure_all_finite=_finite(X),
             ensure_min_samples=2,
         )
-        targets = self._targets(y)
+        if weights is not None:
+            weights = _check_sample_weight(weights, X, ensure_non_negative=True)
+        targets = self._decoded(y, names)
         recipe = self._recipe()
         self.run_: Run | None = None
         self.candidates_: list[dict[str, Any]] = []
+        self.weighted_ = weights is not None
         self.held_out_probabilities_ = np.ones((len(targets), 1))
         if len(self.classes_) == 1 and not self.multi_label_:
             return self
+        kept = slice(None) if weights is None else np.flatnonzero(weights)
         rows = from_arrays(
-            features=_in_float32(X),
-            targets=targets,
-            labels=[str(name) for name in range(targets.shape[1])],
+            features=_in_float32(X[kept]),
+            targets=targets[kept],
+            labels=[str(name) for name in self.classes_],
+            weights=None if weights is None else weights[kept],
             coding="unknown",
             test=0.0,
             calibration=self.held_out,
@@ -518,55 +635,7 @@ class CredibleClassifier(ClassifierMixin, BaseEstimator):
             return np.ones((X.shape[0], 1))
         return self._normalised(self.run_.probabilities(_in_float32(X)))
 
-    def predict(self, X: object) -> Array:
-        """Return the most probable class; with a matrix ``y``, 1 for labels above ½ and 0 else."""
-        estimates = self.predict_proba(X)
-        if self.multi_label_:
-            return (estimates > 0.5).astype(self.target_dtype_)
-        return self.classes_[estimates.argmax(axis=1)]
-
-    def predict_sets(self, X: Any, average_size: float, *, guarantee: Any = None) -> Array:
-        """Return label sets, a bool matrix (n, L), with ``average_size`` labels per row on average.
-
-        The threshold comes from held-out rows; ``guarantee="expected"`` makes the budget hold in
-        expectation for exchangeable rows (see ``cr.decide.AverageSize``).
-        """
-        from credibly import decide
-
-        estimates = self.predict_proba(X)
-        budget = decide.AverageSize(average_size, guarantee=guarantee)
-        return budget.fit(self.held_out_probabilities_).predict(estimates)
-
     # The pieces ------------------------------------------------------------------------------
-
-    def _targets(self, y: Any) -> Array:
-        """Return (n, L) targets; set ``classes_``, ``multi_label_`` and ``target_dtype_``."""
-        y = y.toarray() if sparse.issparse(y) else np.asarray(y)
-        if y.ndim == 2 and y.shape[1] == 1:
-            warnings.warn(
-                "A column-vector y was passed when a 1d array was expected.",
-                DataConversionWarning,
-                stacklevel=3,
-            )
-            y = y[:, 0]
-        self.multi_label_ = y.ndim == 2
-        if self.multi_label_:
-            targets = decode(y, coding=self.coding, name="y")
-            self.classes_, self.target_dtype_ = np.arange(y.shape[1]), y.dtype
-            if targets.dtype.kind == "f":  # soft: predictions are whole
-                self.target_dtype_ = np.dtype(int)
-            return targets.astype(np.float64)
-        check_classification_targets(y)
-        self.classes_, index = np.unique(y, return_inverse=True)
-        return np.eye(len(self.classes_))[index]
-
-    def _normalised(self, estimates: Array) -> Array:
-        """Scale each row to sum 1 where targets are class labels: exactly one label is present."""
-        if self.multi_label_:
-            return estimates
-        total = estimates.sum(axis=1, keepdims=True)
-        even = np.full_like(estimates, 1 / estimates.shape[1])
-        return np.where(total > 0, estimates / np.where(total > 0, total, 1), even)
 
     def _seed(self) -> int:
         if isinstance(self.random_state, (int, np.integer)):
@@ -590,7 +659,7 @@ class CredibleClassifier(ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label = True
-        tags.input_tags.sparse = True
+        tags.input_tags.sparse = self.model not in ("forest", "boosting")
         tags.input_tags.allow_nan = True
         return tags
 

@@ -12,8 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from credibly.checks import InputError, input_file, out_can_be_written
-from credibly.types import JsonObject
+from credibly.checks import InputError, out_can_be_written
 
 try:
     import fcntl
@@ -80,21 +79,6 @@ def named_errors(path: str | os.PathLike[str]) -> Iterator[None]:
         raise
 
 
-def read_text(path: str | os.PathLike[str], max_bytes: int = 2**28) -> str:
-    """Return a text file in UTF-8 that is read as a whole: a configuration, a JSON document.
-
-    Raises:
-        InputError: if it is a pipe, a device or a folder, which may never end, or is too large.
-        UnicodeDecodeError: if it is not text.
-    """
-    input_file(path)
-    with named_errors(path), open(path, "rb") as file:
-        content = file.read(max_bytes + 1)
-    if len(content) > max_bytes:
-        raise InputError(f"{path} must have at most {max_bytes:,} bytes.")
-    return content.decode("utf-8")
-
-
 def write_json(path: str | os.PathLike[str], document: object) -> None:
     """Write plain values as JSON; the file is complete or not there."""
     with atomic_path(path) as beside:
@@ -145,18 +129,6 @@ def shared_lock(file: BinaryIO) -> None:
     if fcntl is not None:
         with suppress(OSError):  # no locks here
             fcntl.flock(file, fcntl.LOCK_SH)
-
-
-def read_json_object(path: Path, advice: str = "") -> JsonObject:
-    """Return the JSON object in a file; ``advice`` ends the error about a file without one."""
-    try:
-        document = json.loads(read_text(path))
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} must be JSON; {error}. {advice}".rstrip()) from error
-    if not isinstance(document, dict):
-        found = str(document)[:80]
-        raise InputError(f"{path} must be a JSON object; got {found}. {advice}".rstrip())
-    return document
 
 
 def _keep_mode(path: Path, beside: Path) -> None:

@@ -1,9 +1,10 @@
-"""HTML that notebooks show in place of a repr: small tables, every name escaped."""
+"""HTML that notebooks show in place of a repr: cards and small tables, every name escaped."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -37,11 +38,12 @@ def html_table(
     shown = listed[:ROWS]
     missing = (len(listed) if total is None else total) - len(shown)
     wide = len(columns) > COLUMNS
-    head = "".join(f"<th>{escape(str(name))}</th>" for name in columns[:COLUMNS])
+    heads = (escape(str(name)) for name in columns[:COLUMNS])
+    head = "".join(f"<th>{name}</th>" if name else "<td></td>" for name in heads)
     body = "".join(f"<tr>{_cells(row[:COLUMNS], wide)}</tr>" for row in shown)
     head += "<th>…</th>" if wide else ""
-    below = [_more(missing, "row")] if missing > 0 else []
-    below += [_more(len(columns) - COLUMNS, "column")] if wide else []
+    below = [counted(missing, "more row") + "."] if missing > 0 else []
+    below += [counted(len(columns) - COLUMNS, "more column") + "."] if wide else []
     below += [note] if note else []
     text = f"<p>{escape(' '.join(below))}</p>" if below else ""
     return (
@@ -50,14 +52,14 @@ def html_table(
     )
 
 
-def _more(count: int, noun: str) -> str:
-    """Return a sentence on what is cut.
+def counted(count: int, noun: str) -> str:
+    """Return a number of things, for people.
 
     Example:
-        >>> _more(1, "row"), _more(2000, "row")
-        ('1 more row.', '2,000 more rows.')
+        >>> counted(1, "row"), counted(2000, "more row")
+        ('1 row', '2,000 more rows')
     """
-    return f"{count:,} more {noun}{'' if count == 1 else 's'}."
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def number_table(caption: str, stages: Mapping[str, Mapping[str, float]], *, note: str = "") -> str:
@@ -70,6 +72,21 @@ def number_table(caption: str, stages: Mapping[str, Mapping[str, float]], *, not
     names = list(next(iter(stages.values()), {}))
     rows = [[stage, *(numbers.get(name) for name in names)] for stage, numbers in stages.items()]
     return html_table(caption, ["", *names], rows, note=note)
+
+
+def draw(name: str, value: object, *table: str) -> str:
+    """Return the card of an object, which shows what the web app shows.
+
+    The cards lie in a layer above the objects that show themselves, so the module is found by its
+    name when a notebook asks.
+
+    Args:
+        name: of the function in ``credibly.app.cards``.
+        value: the object.
+        table: as HTML, to show below.
+    """
+    made: str = getattr(import_module("credibly.app.cards"), name)(value, *table)
+    return made
 
 
 def _cells(row: Sequence[object], wide: bool) -> str:

@@ -4,30 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from credibly import calibrate, decide, runtime
-from credibly.arrays import like, to_numpy
+from credibly.arrays import aligned, like, to_numpy
 from credibly.checks import InputError, choice
-from credibly.files import read_json_object, write_json
-from credibly.frames import aligned
+from credibly.files import write_json
+from credibly.notebook import draw
 from credibly.runtime import sigmoid
-from credibly.targets import Coding, TargetsLike
+from credibly.targets import Coding, Targets, TargetsLike
 from credibly.types import Array, ArrayLike, JsonObject
+from credibly.untrusted.documents import read_json_object
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from credibly.calibrate import Calibrator
     from credibly.calibrate.auto import CalibratorCandidate
-    from credibly.decide import Decision
+    from credibly.decide.base import Decision
     from credibly.losses import Loss
 
 VERSION = 1
-LINKS = ("own", "raw", "plateau")
+LINKS = ("own", "raw", "plateau", "probabilities")
 SURE = 1e-7
 """A probability below which a link with a plateau is continued by the scores."""
 
@@ -50,7 +52,8 @@ class Pipeline:
             Where it has a plateau (ASL says "probability 0" to all scores below its margin) it is
             continued by the scores below a probability of 1e-7, so that it makes no ties.
             ``"raw"``: the scores as they are. ``"plateau"``: the link without that continuation,
-            as files of version 0.2 mean it.
+            as files of version 0.2 mean it. ``"probabilities"``: there is no loss, and the values
+            given as scores are probabilities.
 
     Example:
         >>> import numpy as np, credibly as cr
@@ -73,11 +76,18 @@ class Pipeline:
         link: str = "own",
     ) -> None:
         self.labels = None if labels is None else list(labels)
+        self.fitted_ids: list[str] = []
+        """Digests of some ids of the rows that it was fitted on."""
         self.link = choice("link", link, LINKS)
         self.context = {k: v for k, v in (context or {}).items() if v is not None}
         self.loss_name = loss if isinstance(loss, str) else None
         self.loss: Loss | None = None if loss is None else self._build(loss)
         self.calibrator, self.decision = calibrator, decision
+        if link == "probabilities" and loss is not None:
+            raise InputError(
+                "`loss` belongs to scores; with `link='probabilities'` the values are "
+                "probabilities. Leave one of the two out."
+            )
 
     def _build(self, loss: Loss | str) -> Loss:
         from credibly import losses
@@ -136,7 +146,7 @@ class Pipeline:
         """Return the link as plain values, or None where only torch can compute it."""
         loss = self.loss
         if loss is None:
-            return {"link": "shift"}
+            return {"link": "probabilities" if self.link == "probabilities" else "shift"}
         raw = self.link == "raw" or not loss.has_link
         formula = loss.numpy_link(ranking=raw)
         if formula is not None and not raw and _continues(loss, self.link):
@@ -172,6 +182,7 @@ class Pipeline:
         targets: TargetsLike,
         method: str = "auto",
         *,
+        weights: ArrayLike | None = None,
         seed: int = 0,
         coding: Coding | None = None,
     ) -> tuple[CalibratorCandidate, ...]:
@@ -184,6 +195,7 @@ class Pipeline:
                 link and the raw scores, each alone and followed by every map that makes no ties,
                 compared on left-out rows as ``cr.calibrate.choose`` does. Labels that exclude
                 each other get maps that keep rows summing to one.
+            weights: as for ``Calibrator.fit``.
             seed: of the comparison.
             coding: how to read targets of only −1 and +1.
 
@@ -200,42 +212,21 @@ class Pipeline:
             >>> pipeline.link, pipeline.calibrator, len(candidates)
             ('raw', Identity(), 10)
         """
-        targets = aligned(scores, targets, "scores")
-        return self.calibrate_stages(self.stages(scores), targets, method, seed=seed, coding=coding)
-
-    def stages(self, scores: ArrayLike) -> dict[str, Array]:
-        """Return the log-odds that a calibrator may start from, by the ``link`` they mean."""
         loss = self.loss
-        if loss is None:
-            return {"own": to_numpy(self.link_log_odds(scores))}
-        names = [name for name in ("own", "raw") if _may_use(loss, name)]
-        return {name: to_numpy(Pipeline(loss, link=name).link_log_odds(scores)) for name in names}
-
-    def calibrate_stages(
-        self,
-        stages: Mapping[str, Array],
-        targets: TargetsLike,
-        method: str = "auto",
-        *,
-        seed: int = 0,
-        coding: Coding | None = None,
-    ) -> tuple[CalibratorCandidate, ...]:
-        """Do what ``calibrate`` does from the ``stages`` of scores, perhaps of several models."""
-        first, *others = stages
-        if method != "auto":
-            self.link = first
-            fitted = calibrate.from_name(method)
-            self.calibrator = fitted.fit(stages[first], targets, coding=coding)
-            return ()
-        # A link that leaves scores as they are (binary cross-entropy) is compared once.
-        same = [name for name in others if np.array_equal(stages[name], stages[first])]
-        found = calibrate.choose(
-            {name: odds for name, odds in stages.items() if name not in same},
-            targets,
-            exclusive=self.loss is not None and self.loss.exclusive,
-            seed=seed,
-            coding=coding,
+        links = [name for name in LINKS[:2] if _may_use(loss, name)] if loss else [self.link]
+        stages = {name: to_numpy(Pipeline(loss, link=name).link_log_odds(scores)) for name in links}
+        odds = stages[links[0]]
+        truth = Targets.of(
+            aligned(scores, targets, "scores"), coding=coding, num_labels=odds.shape[1]
         )
+        if method != "auto":
+            self.link = links[0]
+            self.calibrator = calibrate.from_name(method).fit(odds, truth, weights)
+            return ()
+        if len(links) > 1 and np.array_equal(odds, stages["raw"]):
+            del stages["raw"]  # binary cross-entropy: the link leaves scores as they are
+        exclusive = loss is not None and loss.exclusive
+        found = calibrate.choose(stages, truth, weights, exclusive=exclusive, seed=seed)
         self.link, self.calibrator = found.stage, found.calibrator
         return found.candidates
 
@@ -260,12 +251,14 @@ class Pipeline:
             targets: as for ``Calibrator.fit``.
             coding: how to read targets of only −1 and +1.
         """
-        targets = aligned(scores, targets, "scores")
+        odds = to_numpy(self.link_log_odds(scores))
+        truth = Targets.of(
+            aligned(scores, targets, "scores"), coding=coding, num_labels=odds.shape[1]
+        )
         if self.calibrator is not None:
-            self.calibrator.fit(self.link_log_odds(scores), targets, coding=coding)
+            self.calibrator.fit(odds, truth)
         if self.decision is not None:
-            estimates = to_numpy(self.probabilities(scores))
-            self.decision.fit(estimates, targets, coding=coding)
+            self.decision.fit(to_numpy(self.probabilities(scores)), truth)
         return self
 
     # Elsewhere -------------------------------------------------------------------------------
@@ -288,6 +281,7 @@ class Pipeline:
         return {
             "pipeline": VERSION,
             **({} if self.labels is None else {"labels": self.labels}),
+            **({"fitted_ids": self.fitted_ids} if self.fitted_ids else {}),
             "loss": self._loss_state(),
             "link": self.link,
             "calibrator": None if self.calibrator is None else self.calibrator.state(),
@@ -310,7 +304,9 @@ class Pipeline:
     def from_state(cls, state: Mapping[str, Any]) -> Self:
         """Return the pipeline that ``state`` (its ``.state()``, perhaps through JSON) describes."""
         if isinstance(state, Mapping) and isinstance(state.get("pipeline"), Mapping):
-            state = {**state["pipeline"], "labels": state.get("labels")}  # a map of version 0.2
+            own = state["pipeline"]  # a map of version 0.2
+            link = "probabilities" if state.get("values") == "probabilities" else own.get("link")
+            state = {**own, "labels": state.get("labels"), "link": link or "plateau"}
         if not isinstance(state, Mapping) or state.get("pipeline") != VERSION:
             raise InputError(
                 f"a pipeline's state must be a dict with 'pipeline': {VERSION}; got {state!r:.80}."
@@ -334,6 +330,7 @@ class Pipeline:
             labels=labels,
             link=state.get("link", "plateau"),
         )
+        pipeline.fitted_ids = list(map(str, state.get("fitted_ids") or ()))
         if about is not None:
             pipeline._load_buffers(about.get("buffers", {}))
         return pipeline
@@ -371,6 +368,10 @@ class Pipeline:
         except InputError as error:
             raise InputError(f"{path}: {error}") from error
 
+    def _repr_html_(self) -> str:
+        """Return the steps from scores to label sets as a diagram, for notebooks."""
+        return draw("pipeline", self)
+
     def __repr__(self) -> str:
         link = "" if self.link == "own" else f", link={self.link!r}"
         shown = f"{self.loss_name or self.loss}, {self.calibrator!r}, {self.decision!r}"
@@ -402,6 +403,7 @@ def _continues(loss: Loss, link: str) -> bool:
     return link == "own" and loss.labelwise and bool(torch.isneginf(loss.log_odds(lowest)).all())
 
 
+@lru_cache(maxsize=4)  # a search, and every block of rows asks
 def end_of_plateau(loss: Loss) -> tuple[float, float]:
     """Return the score from which on the link holds, and the log-odds where the scores take over.
 
@@ -462,6 +464,8 @@ def _module(pipeline: Pipeline) -> nn.Module:
             ranking, odds = scores, scores.double()  # float64, as in ``Pipeline.log_odds``
             if self.loss is not None and self.link is not None:
                 ranking, odds = self.loss.ranking_scores(scores), self.link(scores)
+            elif pipeline.link == "probabilities":
+                odds = torch.log(odds) - torch.log(1 - odds)
             probabilities = torch.sigmoid(self.calibrator(odds))
             precision = torch.promote_types(scores.dtype, torch.float32)
             return ranking, probabilities.to(precision), self.decision(probabilities)

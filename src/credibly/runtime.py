@@ -14,13 +14,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-__all__ = ["Map", "load"]
+__all__ = ["load"]
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 SavedState: TypeAlias = Mapping[str, Any]
 
-BLOCK = 1 << 22
-"""Scores mapped at a time."""
+BLOCK = 1 << 22  # scores mapped at a time
 
 
 class InputError(ValueError):
@@ -96,8 +95,7 @@ def by_blocks(function: Callable[[Array], Array], scores: Array) -> Array:
     if scores.dtype.kind != "f":
         scores = scores.astype(np.float32)
     step = max(1, BLOCK // max(1, scores.shape[1]))
-    starts = range(0, max(len(scores), 1), step)
-    parts = [function(scores[start : start + step]) for start in starts]
+    parts = [function(scores[at : at + step]) for at in range(0, max(len(scores), 1), step)]
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
@@ -177,11 +175,6 @@ def softmax_log_odds(scores: Array) -> Array:
     return odds
 
 
-def _softmax(v, none_class=False, **_):
-    extended = np.pad(v, ((0, 0), (0, int(none_class))))
-    return softmax_log_odds(extended)[:, : v.shape[1]]
-
-
 def _quasibinary(v, log_normalizer, **_):
     log_q = np.minimum(v - log_normalizer, math.log1p(-np.finfo(np.float64).eps))
     return log_q - np.log(-np.expm1(log_q))
@@ -210,12 +203,22 @@ def _log_sum_exp(values: Array) -> Array:
     return (top + np.log(np.exp(values - top).sum(axis=1, keepdims=True)))[:, 0]
 
 
+def _logit(v, **_):
+    if not ((v >= 0) & (v <= 1)).all():
+        raise InputError(f"probabilities must lie in [0, 1]; got {v.min():.6g} to {v.max():.6g}.")
+    with np.errstate(divide="ignore"):
+        return np.log(v) - np.log1p(-v)
+
+
 _LINKS: dict[str, Callable[..., Array]] = {
     "shift": lambda v, by=0.0, **_: v - np.asarray(by),
+    "probabilities": _logit,
     "assume-negative": lambda v, **_: v - math.log(max(v.shape[-1] - 1, 1)),
     "spa": _spa,
     "asymmetric": _asymmetric,
-    "softmax": _softmax,
+    "softmax": lambda v, none_class=False, **_: softmax_log_odds(
+        np.pad(v, ((0, 0), (0, int(none_class))))
+    )[:, : v.shape[1]],
     "quasibinary": _quasibinary,
     "joint": _joint,
 }

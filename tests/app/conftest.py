@@ -25,11 +25,15 @@ def patience():
 
 @pytest.fixture(scope="session")
 def shelf(tmp_path_factory):
-    """Two predictions files (one calibrated, with its scores) and a folder of images."""
+    """Two predictions files (one calibrated, with its scores) and a folder of images.
+
+    One label in twenty is wrong, and the model is sure enough to tell.
+    """
     folder = tmp_path_factory.mktemp("shelf")
     rng = np.random.default_rng(0)
-    odds = rng.normal(-1, 2, (400, len(LABELS))).astype(np.float32)
-    targets = (rng.random(odds.shape) < sigmoid(odds)).astype(np.int8)
+    odds = rng.normal(-1, 6, (400, len(LABELS))).astype(np.float32)
+    right = rng.random(odds.shape) < sigmoid(odds)
+    targets = (right ^ (rng.random(odds.shape) < 0.05)).astype(np.int8)
     targets[0], targets[1] = 0, -1
     scores = 0.5 * odds + 1
     calibrator = Affine().fit(scores, targets)

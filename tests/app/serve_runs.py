@@ -16,7 +16,10 @@ epochs = 5
 [data]
 source = "made up"
 fingerprint = "0"
+kind = "features"
 labels = ["a", "b", "c"]
+shape = [4]
+train_rows = 100
 """
 
 

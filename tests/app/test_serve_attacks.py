@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from credibly.app.served.model import MOST_VALUES
 from credibly.app.server.guard import BODY_LIMIT
+from credibly.app.store.model import MOST_VALUES
 from credibly.data import Data
 from credibly.train import fit, recipe
 

@@ -9,9 +9,10 @@ from threading import Lock
 import pytest
 from starlette.testclient import TestClient
 
-from credibly.app.served.files import KEPT, ServedPredictions
 from credibly.app.server import create_app
 from credibly.app.server.application import WORKERS
+from credibly.app.server.background import KEPT
+from credibly.app.store.files import ServedPredictions
 from credibly.checks import InputError
 
 
@@ -42,9 +43,12 @@ def test_requests_beyond_the_workers_wait(shelf, monkeypatch):
 
 
 def test_budgets_remembered_are_the_latest(served):
-    for number in range(KEPT + 20):
-        assert served.budget(1 + number / 100).average_size == 1 + number / 100
-    assert served.budget.cache_info().currsize == KEPT
+    first = served.budget(1.0)
+    for number in range(1, KEPT + 1):
+        latest = served.budget(1 + number / 100)
+        assert latest.average_size == 1 + number / 100
+    assert served.budget(1 + KEPT / 100) is latest
+    assert served.budget(1.0) is not first
 
 
 @pytest.mark.parametrize("name", ["index", "sample", "uncalibrated"])
@@ -54,20 +58,40 @@ def test_those_who_ask_first_wait_for_one_reading(served, name):
     assert all(one is found[0] for one in found)
 
 
-@pytest.mark.parametrize("name", ["label_report"])
-def test_labels_are_read_once_and_remembered_within_a_bound(served, name, monkeypatch):
-    ask = getattr(served, name)
-    first = ask("fork")
+def test_labels_are_read_once(served, monkeypatch):
+    first = served.label_report("fork")
     monkeypatch.setattr(served, "column", lambda label: pytest.fail("read again"))
-    assert ask("fork") is first
-    assert ask.cache_info().maxsize == KEPT
+    assert served.label_report("fork") is first
+
+
+def test_no_page_waits_for_the_index(shelf, monkeypatch):
+    """The frame of every page asks whether there is a state before calibration."""
+    from threading import Event, Thread
+
+    from credibly.app.store import files as dense
+
+    reading, free = Event(), Event()
+
+    def slow(path, **options):
+        reading.set()
+        free.wait(60)
+
+    monkeypatch.setattr(dense.Index, "read", slow)
+    served = ServedPredictions(shelf / "ours.parquet")
+    Thread(target=lambda: served.index, daemon=True).start()
+    assert reading.wait(60)
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            assert pool.submit(lambda: served.uncalibrated).result(timeout=20) is not None
+        finally:
+            free.set()
 
 
 def test_work_that_takes_long_is_told_and_done_once(shelf, monkeypatch):
     from threading import Event
 
-    from credibly.app.served import files as dense
     from credibly.app.server import background
+    from credibly.app.store import files as dense
 
     free, calls = Event(), []
 
@@ -76,7 +100,7 @@ def test_work_that_takes_long_is_told_and_done_once(shelf, monkeypatch):
         free.wait(60)
         return first_look(*arguments, **options)
 
-    from credibly.app.views.overview import first_look
+    from credibly.app.statistics.overview import first_look
 
     monkeypatch.setattr(dense, "first_look", slow)
     monkeypatch.setattr(background, "WAIT", 0.05)
@@ -111,7 +135,7 @@ def test_the_sample_from_memory_is_that_of_the_file(tmp_path, monkeypatch):
     import numpy as np
 
     from credibly import Predictions
-    from credibly.app.served import files as dense
+    from credibly.app.store import files as dense
 
     rng = np.random.default_rng(0)
     p = rng.random((2500, 3)).astype(np.float32)

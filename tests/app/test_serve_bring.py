@@ -95,11 +95,10 @@ def bring(client, content=CSV, name="scores.csv", truth=None):
     return answer, answer.url.params.get("token")
 
 
-def problem(page):
-    found = re.search(
-        r'<pre class="problem" role="alert" id="problem">(.*?)</pre>', page.text, re.S
-    )
-    return html.unescape(found[1]) if found else ""
+def problem(page, field=r"\w*"):
+    beside = rf'<span [^>]*data-problem-of="{field}">([^<]+)</span>'
+    found = re.search(rf'{beside}|id="problem">(.*?)</pre>', page.text, re.S)
+    return html.unescape(found[1] or found[2]) if found else ""
 
 
 def test_a_file_is_calibrated_as_the_command_line_does_it(client, tmp_path, monkeypatch, capsys):
@@ -210,29 +209,39 @@ def test_a_loss_that_does_not_fit_and_turned_columns_are_told(client, in_process
 NAN = SCORES.copy()
 NAN[7, 1] = np.nan
 DECLARATIONS = [
-    ({"values": ""}, CSV, "logits or probabilities. This is not guessed"),
-    ({"loss": "bec"}, CSV, "unknown loss 'bec'. Did you mean 'bce'?"),
-    ({"loss": "asl(gamma_neg=__import__('os'))"}, CSV, "asl"),
-    ({"method": "magic"}, CSV, "the calibrator must be one of"),
-    ({"value_columns": "prd_*"}, CSV, "scores.csv: there must be columns called 'prd_*'"),
-    ({"truth_columns": "true_c*"}, CSV, "there must be a column"),
-    ({"id_column": "name"}, CSV, "there must be a column 'name'"),
-    ({"values": "probabilities"}, CSV, "must lie in [0, 1]"),
-    ({}, as_csv(table(scores=NAN)), "must have a number in every row; row 7 has none"),
-    ({}, as_csv(table(scores=1 / (1 + np.exp(-SCORES)))), "all values lie in [0, 1]"),
-    ({"truth_columns": "pred_*"}, CSV, "scores.csv"),
-    ({}, as_csv({k: v[:1] for k, v in table().items()}), "at least 2"),
+    ("values", {"values": ""}, CSV, "logits or probabilities. This is not guessed"),
+    ("loss", {"loss": "bec"}, CSV, "unknown loss 'bec'. Did you mean 'bce'?"),
+    ("loss", {"loss": "asl(gamma_neg=__import__('os'))"}, CSV, "asl"),
+    ("method", {"method": "magic"}, CSV, "the calibrator must be one of"),
+    (
+        "value_columns",
+        {"value_columns": "prd_*"},
+        CSV,
+        "scores.csv: there must be columns called 'prd_*'",
+    ),
+    ("truth_columns", {"truth_columns": "true_c*"}, CSV, "there must be a column"),
+    ("id_column", {"id_column": "name"}, CSV, "there must be a column 'name'"),
+    ("values", {"values": "probabilities"}, CSV, "must lie in [0, 1]"),
+    ("", {}, as_csv(table(scores=NAN)), "must have a number in every row; row 7 has none"),
+    ("values", {}, as_csv(table(scores=1 / (1 + np.exp(-SCORES)))), "all values lie in [0, 1]"),
+    ("", {"truth_columns": "pred_*"}, CSV, "scores.csv"),
+    ("", {}, as_csv({k: v[:1] for k, v in table().items()}), "at least 2"),
+    ("coding", {"coding": "x"}, CSV, "got x"),
 ]
 
 
 @pytest.mark.parametrize(
-    ("changes", "content", "words"), DECLARATIONS, ids=range(len(DECLARATIONS))
+    ("field", "changes", "content", "words"), DECLARATIONS, ids=range(len(DECLARATIONS))
 )
-def test_what_is_declared_wrongly_is_told_in_the_page(client, in_process, changes, content, words):
+def test_what_is_declared_wrongly_is_told_beside_the_field(
+    client, in_process, field, changes, content, words
+):
     _, token = bring(client, content)
     found = client.get("/import", params={"token": token, **DECLARED, **changes})
     assert found.status_code == 400
-    assert words in problem(found)
+    assert words in problem(found, field)
+    assert "'y:" not in problem(found, field)  # the file has no such column
+    assert ('id="problem"' in found.text) == (not field)
     assert "/tmp" not in problem(found)
     assert "show before and after" in found.text  # the form is there to mend it
 
@@ -241,7 +250,7 @@ WRONG = [
     ("x.csv", b"", "x.csv"),
     ("x.csv", b"\xff\xfe\x00\x01", "x.csv"),
     ("x.csv", b"a,a\n1,2\n", None),
-    ("x.parquet", b"PAR1 nothing", "x.parquet must be a complete Parquet file"),
+    ("x.parquet", b"PAR1 nothing", "x.parquet must be complete Parquet"),
     ("x.npz", b"PK\x03\x04 nothing", "x.npz"),
     ("x.npy", b"\x93NUMPY", "x.npy"),
     ("x.feather", b"ARROW1", "x.feather must be a complete Arrow file"),
@@ -281,7 +290,7 @@ def test_a_worker_that_takes_too_long_is_ended(client, monkeypatch):
     monkeypatch.setattr(importing, "SECONDS", 0.01)
     page, _ = bring(client, b"a,b\n1,2\n", "x.csv")
     assert page.status_code == 400
-    assert "x.csv could not be worked on within 45 seconds and 3 GB" in problem(page)
+    assert "x.csv could not be processed within 45 seconds and 3 GB" in problem(page)
 
 
 def test_more_values_than_the_api_takes_are_refused(client, in_process, monkeypatch):
@@ -434,12 +443,15 @@ def test_bringing_in_a_browser(open_page, file, in_process, tmp_path):
     assert rows.count() == 3
     first, last = (float(rows.nth(n).locator("td").first.inner_text()) for n in (0, 2))
     assert last < first
+    assert page.locator("#result.stale").count() == 0
     look_at(page, "bring-result")
     with page.expect_download() as event:
         page.get_by_role("link", name="Predictions file").click()
     event.value.save_as(tmp_path / "taken.parquet")
     assert len(cr.Predictions.read(tmp_path / "taken.parquet")) == 400
     assert event.value.suggested_filename == "scores-calibrated.parquet"
+    page.fill("form.mapping [name=loss]", "asl")
+    page.wait_for_selector("#result.stale")
 
 
 @pytest.mark.browser
@@ -451,8 +463,8 @@ def test_bringing_without_scripts_and_what_is_wrong(open_page, file, in_process)
     page.wait_for_url("**token=**")
     page.get_by_label("probabilities", exact=True).check()
     page.get_by_role("button", name="show before and after").click()
-    page.wait_for_selector("#problem")
-    assert "must lie in [0, 1]" in page.locator("#problem").inner_text()
+    page.wait_for_selector("[data-problem-of=values]:not(:empty)")
+    assert "must lie in [0, 1]" in page.locator("[data-problem-of=values]").inner_text()
     page.get_by_label("logits: scores").check()
     page.fill("form.mapping [name=loss]", "bce")
     page.get_by_role("button", name="show before and after").click()

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from credibly import Predictions
-from credibly.app.views.decisions import (
+from credibly.app.statistics.decisions import (
     EntryCosts,
     cost_curve,
     outcome,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from credibly.app.views.labels import observed_share
+from credibly.app.statistics.labels import observed_share
 from credibly.metrics import proportion_interval
 
 

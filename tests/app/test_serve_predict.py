@@ -14,9 +14,9 @@ from serve_labels import LABELS
 from starlette.testclient import TestClient
 
 from credibly import Pipeline, Predictions
-from credibly.app.served import model
-from credibly.app.served.model import AT_ONCE, MOST_PIXELS, Model
 from credibly.app.server import create_app, guard
+from credibly.app.store import model
+from credibly.app.store.model import AT_ONCE, MOST_PIXELS, ServedModel
 from credibly.decide import AverageSize
 
 
@@ -26,7 +26,7 @@ class Run:
     def __init__(self, rows, kind="images", shape=(1, 16, 16), wait=0.0):
         self.rows, self.wait = rows, wait
         self.data = {"kind": kind, "shape": list(shape)}
-        self.labels, self.pipeline = rows.labels, Pipeline()
+        self.labels, self.pipeline, self.preparation = rows.labels, Pipeline(), None
         self.seen, self.now, self.most = [], 0, 0
         self.lock = threading.Lock()
 
@@ -43,7 +43,7 @@ class Run:
 
 def served(path, run):
     app = create_app([path], hosts=["testserver"])
-    object.__setattr__(app.app.state.served, "model", Model(run))
+    object.__setattr__(app.app.state.served, "model", ServedModel(run))
     return TestClient(app)
 
 
@@ -101,9 +101,8 @@ def test_predictions_at_once_are_bounded_and_others_are_told_when_to_come_back(s
     monkeypatch.setattr(model, "WAIT_SECONDS", 0.05)
     run = Run(Predictions.read(shelf / "ours.parquet"), wait=0.6)
     with served(shelf / "ours.parquet", run) as client:
-        while not run.seen:  # the warm-up, which does not wait its turn
+        while client.get("/api/ready").status_code == 503:  # the warm-up takes a turn, too
             time.sleep(0.05)
-        time.sleep(1)
         answers = []
         threads = [
             threading.Thread(target=lambda: answers.append(post(client, png(16, 16))))

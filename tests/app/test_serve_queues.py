@@ -8,8 +8,10 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
 
-from credibly.app.server.guard import HEALTH, QUEUES, Guard
+from credibly.app.server import background, create_app
+from credibly.app.server.guard import ALWAYS, QUEUES, Guard
 
 PATHS = {
     "search": "/api/search",
@@ -30,7 +32,7 @@ class SlowApp:
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         self.at_work[scope["path"]] += 1
-        if scope["path"] != HEALTH:
+        if scope["path"] != ALWAYS[0]:
             await self.gate.wait()
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"{}"})
@@ -64,7 +66,7 @@ def test_a_full_queue_refuses_and_leaves_the_others_alone(kind):
         assert status == 503
         assert kind in body["error"]
         assert headers[b"retry-after"] == b"2"
-        assert (await ask(guard, HEALTH))[0] == 200
+        assert (await ask(guard, ALWAYS[0]))[0] == 200
         others = [path for name, path in PATHS.items() if name != kind]
         more = [asyncio.create_task(ask(guard, path)) for path in others]
         await asyncio.sleep(0.05)
@@ -76,3 +78,15 @@ def test_a_full_queue_refuses_and_leaves_the_others_alone(kind):
         assert (await ask(guard, PATHS[kind]))[0] == 200  # the queue is empty again
 
     asyncio.run(attack())
+
+
+def test_work_without_a_thread_to_spare_is_refused_and_tried_again(shelf, monkeypatch):
+    with TestClient(create_app([shelf / "ours.parquet"], hosts=["testserver"])) as client:
+        with monkeypatch.context() as patch:
+
+            def none_left(**_):
+                raise RuntimeError("can't start new thread")
+
+            patch.setattr(background, "Thread", none_left)
+            assert client.get("/labels").status_code == 503
+        assert client.get("/labels").status_code == 200

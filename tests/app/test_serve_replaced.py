@@ -63,6 +63,15 @@ def test_a_file_that_is_gone_is_told_and_back_when_it_is_back(address, served, s
     assert client.get(address).text == before.text
 
 
+def test_a_file_that_is_gone_before_the_first_page_is_told(served):
+    client, path = served
+    path.unlink()
+    for address in ("/", "/labels?raw=true", "/api/labels"):
+        answer = client.get(address)
+        assert answer.status_code == 500
+        assert "can no longer be read. there is no file" in answer.text
+
+
 def test_a_damaged_file_is_told(served):
     client, path = served
     assert client.get("/api/search?q=fork").status_code == 200

@@ -8,18 +8,32 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from scipy.special import expit
 from starlette.testclient import TestClient
 
 from credibly import Predictions
 from credibly.app.server import create_app
-from credibly.app.views.labels import summarize_columns
+from credibly.app.statistics.labels import summarize_columns
 from credibly.checks import InputError
 from credibly.review import Review, ReviewLog, apply_reviews, label_issues, label_studio
 
 
 @pytest.fixture(scope="module")
-def ours(shelf):
-    return Predictions.read(shelf / "ours.parquet")
+def path(shelf, tmp_path_factory):
+    """A file whose model is sure, with 8 % of the truth flipped."""
+    rng = np.random.default_rng(1)
+    labels = Predictions.read(shelf / "ours.parquet").labels
+    odds = rng.normal(-1, 6, (400, len(labels)))
+    targets = (rng.random(odds.shape) < expit(odds)) ^ (rng.random(odds.shape) < 0.08)
+    given = {"labels": labels, "ids": [f"img/{i:03d}" for i in range(400)]}
+    flipped = Predictions.from_arrays(probabilities=expit(odds), targets=targets, **given)
+    flipped.write(path := tmp_path_factory.mktemp("review") / "flipped.parquet")
+    return path
+
+
+@pytest.fixture(scope="module")
+def ours(path):
+    return Predictions.read(path)
 
 
 @pytest.fixture
@@ -28,8 +42,8 @@ def log(tmp_path):
 
 
 @pytest.fixture
-def client(shelf, log):
-    app = create_app([shelf / "ours.parquet"], hosts=["testserver"], annotate=log)
+def client(path, log):
+    app = create_app([path], hosts=["testserver"], annotate=log)
     with TestClient(app) as client:
         yield client
 
@@ -49,11 +63,11 @@ def queue(client, **parameters):
 
 def test_the_queue_is_that_of_inspect(client, ours):
     issues = label_issues(ours, top=None)
-    listed = client.get("/api/entries", params={"kind": "doubtful"}).json()
+    listed = client.get("/api/entries", params={"kind": "probably-wrong"}).json()
     assert listed["total"] == len(issues)
     found = [(each["id"], each["label"]) for each in listed["entries"]]
     assert set(found) == {(each.id, each.label) for each in issues}
-    surest = {(each.id, each.label): each.disagreement for each in issues}
+    surest = {(each.id, each.label): each.error_probability for each in issues}
     keys = [surest[each] for each in found]
     np.testing.assert_allclose(keys, sorted(keys, reverse=True), atol=1e-6)
     assert set(queue(client)) == set(found[:1000])
@@ -73,6 +87,17 @@ def test_decided_entries_leave_the_queue_and_stay_in_the_log(client, ours, log):
         (first[0], "absent", "Bo"),
         (second[0], "unsure", "Ana"),
     ]
+
+
+def test_progress_counts_labels_of_the_queue_alone(client, ours):
+    listed = queue(client)
+    other = next((id, "fork") for id in ours.ids if (id, "fork") not in listed)
+    post(client, (*listed[0], "present"), (*other, "present"))
+    total = label_issues(ours, kinds=["missing", "extra"]).wrong
+    for page in ("/review", "/"):
+        text = client.get(page).text
+        assert 'id="decided" data-decided="1">1<' in text
+        assert f"{total:,}" in text
 
 
 def test_another_program_may_add_to_the_log(client, log):

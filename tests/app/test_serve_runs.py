@@ -13,12 +13,12 @@ from starlette.testclient import TestClient
 
 from credibly import Predictions, metrics
 from credibly.app.pages.compare import Comparing, shared_rows
-from credibly.app.served import runs as run_folders
-from credibly.app.served.files import ServedPredictions
-from credibly.app.served.workbench import Workbench
 from credibly.app.server import create_app
+from credibly.app.store import runs as run_folders
+from credibly.app.store.files import ServedPredictions
+from credibly.app.store.store import Store
 from credibly.checks import InputError
-from credibly.metrics.summaries import summary_draws
+from credibly.metrics.intervals import summary_draws
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_paired_intervals_cover_the_resampled_difference():
     p = rng.random((600, 3))
     y = (rng.random(p.shape) < p).astype(np.int8)
     q = np.clip(p + rng.normal(0, 0.1, p.shape), 0.01, 0.99)
-    from credibly.app.views.comparisons import COLUMNS, paired_difference
+    from credibly.app.statistics.comparisons import COLUMNS, paired_difference
 
     nll = next(column for column in COLUMNS if column.name == "NLL")
     draws = [summary_draws(each, y, resamples=2000, seed=0) for each in (p, q)]
@@ -98,7 +98,7 @@ def test_paired_intervals_cover_the_resampled_difference():
 
 
 def test_labels_are_accused_under_a_false_discovery_rate():
-    from credibly.app.views.comparisons import label_differences
+    from credibly.app.statistics.comparisons import label_differences
 
     rng = np.random.default_rng(0)
     base = rng.normal(-1, 1, (1000, 300))
@@ -211,19 +211,19 @@ def test_labels_of_two_runs_as_a_table(client):
 
 
 def test_files_looked_at_longest_ago_leave_memory(tmp_path, monkeypatch):
-    from credibly.app.served import workbench as single_rows
+    from credibly.app.store import store as single_rows
 
     files = []
     for name in "abcd":
         write_predictions(tmp_path / f"{name}.parquet", rows=300)
         files.append(ServedPredictions(tmp_path / f"{name}.parquet"))
     monkeypatch.setattr(single_rows, "MOST_BYTES", 2 * 5 * 300 * 3)
-    workbench = Workbench(files)
+    store = Store(files)
     for number in (0, 1, 2, 3, 2):
-        assert len(workbench.file(number, False).index) == 300
+        assert len(store.file(number, False).index) == 300
     held = ["_index" in file.__dict__ for file in files]
     assert held == [False, False, True, True]
-    assert len(workbench.file(0, False).index) == 300
+    assert len(store.file(0, False).index) == 300
 
 
 def test_a_folder_that_goes_away_leaves_the_server_up(client, folder):

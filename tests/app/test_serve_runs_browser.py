@@ -125,4 +125,4 @@ def test_pairs_are_chosen_by_keyboard_alone(open_page):
     page.locator("select[name=first]").focus()
     with page.expect_navigation():
         page.keyboard.press("ArrowDown")
-    assert page.locator("#dumbbells tbody tr").count() == 3
+    assert page.locator("#overlaid li").count() == 3

@@ -15,11 +15,11 @@ from serve_browser import listening
 
 from credibly import Predictions
 from credibly.app.pages.try_model import tried
-from credibly.app.served.address import FileQuery
-from credibly.app.served.files import ServedPredictions
-from credibly.app.served.images import Thumbnails
-from credibly.app.served.workbench import Workbench
 from credibly.app.server import create_app
+from credibly.app.store.address import FileQuery
+from credibly.app.store.files import ServedPredictions
+from credibly.app.store.images import Thumbnails
+from credibly.app.store.store import Store
 
 HOSTS = ["testserver"]
 
@@ -120,6 +120,7 @@ def test_every_page_has_a_title_of_its_own_and_a_search_box(client):
         ("", "threshold 50 %"),
         ("threshold=0.2", "threshold 20 %"),
         ("average_size=2", "2 labels per row"),
+        ("average_size=1", "1 label per row"),
         ("recall=0.9", "finds 90 % of the labels"),
         ("miss=6&false_alarm=2", "a miss costs 3 times a false alarm"),
     ],
@@ -145,6 +146,94 @@ def test_decide_says_what_is_wrong_beside_the_field(client, parameters, field, w
     said = re.search(rf'data-problem-of="{field}">(.*?)</span>', answer.text)[1]
     assert words in said
     assert re.search(r'id="result"[^>]*class="stale"', answer.text)
+
+
+@pytest.mark.parametrize(
+    ("path", "field", "words"),
+    [
+        ("/errors?low=3", "low", "must be at most 1; got 3"),
+        ("/errors?low=0.8&high=0.2", "high", "must be at least 0.8; got 0.2"),
+        ("/explore?kind=missed&labels_max=x", "labels_max", "must be a number; got x"),
+        ("/review?label=frok", "label", "Did you mean &#39;fork&#39;?"),
+    ],
+)
+def test_lists_say_what_is_wrong_beside_the_field_and_are_greyed(client, path, field, words):
+    answer = client.get(path)
+    assert answer.status_code == 422
+    assert words in re.search(rf'data-problem-of="{field}">(.*?)</span>', answer.text)[1]
+    assert re.search(r'<(form|p) [^>]*class="[^"]*stale"', answer.text)
+
+
+def test_a_label_is_shown_with_what_it_is_confused_with(tmp_path):
+    y = np.array([[1, 0, 0]] * 50 + [[0, 1, 0]] * 50)
+    p = np.where(y == 1, 0.9, 0.1)
+    p[50:80, 0] = 0.8  # dogs that are taken for cats
+    p[:20, [0, 2]] = 0.2, 0.7  # cats that are taken for foxes
+    labels = ["cat", "dog", "fox"]
+    Predictions.from_arrays(probabilities=p, targets=y, labels=labels).write(tmp_path / "p.parquet")
+    page = TestClient(create_app([tmp_path / "p.parquet"], hosts=HOSTS)).get("/label?name=cat").text
+    found = page[page.index('id="confusions"') :]
+    wrongly, missed = found.split("<h3>")[1:3]
+    assert "dog</a></th><td>30 of 30" in wrongly
+    assert "fox</a></th><td>20 of 20" in missed
+    assert "fox" not in wrongly
+
+
+def test_where_no_label_is_probably_wrong_those_that_contradict_the_model_are_reviewed(tmp_path):
+    rng = np.random.default_rng(0)
+    p = rng.beta(0.2, 0.6, (400, 3))
+    y = (rng.random(p.shape) < p).astype(np.int8)
+    ids = [f"r{row}" for row in range(400)]
+    one = Predictions.from_arrays(probabilities=p, targets=y, labels=["a", "b", "c"], ids=ids)
+    one.write(tmp_path / "p.parquet")
+    log = tmp_path / "log.jsonl"
+    client = TestClient(create_app([tmp_path / "p.parquet"], annotate=log, hosts=HOSTS))
+    assert client.get("/api/entries?kind=probably-wrong").json()["total"] == 0
+    wrong = (p >= 0.5) != (y == 1)
+    page = client.get("/review").text
+    assert "contradict the model most" in page
+    assert f"</strong> of {wrong.sum()} checked" in page
+    first = re.findall(r'<li class="tile" data-id="r(\d+)" data-label="(.)"', page)[:2]
+    apart = np.where(y == 1, -1.0, p), np.where(y == 1, 1 - p, -1.0)  # a false alarm, a miss
+    assert [(int(row), "abc".index(label)) for row, label in first] == [
+        np.unravel_index(each.argmax(), p.shape) for each in apart
+    ]
+    assert "No</strong> label is probably wrong" in client.get("/explore?kind=probably-wrong").text
+
+
+def test_explore_without_a_query_shows_the_rows_of_the_file(client):
+    page = client.get("/explore?top=5").text
+    assert re.findall(r'<li class="tile" data-id="([^"]+)"', page) == [
+        f"img/{row:03d}" for row in range(5)
+    ]
+    assert "start=5" in page
+
+
+def test_an_empty_view_says_so(client):
+    assert "There are none." in client.get("/errors?low=0.9").text
+
+
+def test_a_view_of_two_files_names_both(client):
+    page = client.get("/explore?kind=disagreement").text
+    assert "returned by only one of ours and theirs" in page
+    assert re.search(r"ours: [\d.]+ %, theirs: [\d.]+ %", page)
+
+
+@pytest.mark.browser
+def test_tiles_have_a_size_and_more_come_while_scrolling(page):
+    page.goto("/explore?kind=missed")
+    assert page.locator(".tile").count() == 24
+    before = page.locator(".tile").first.bounding_box()["width"]
+    page.locator("#tile-size").fill("20")
+    assert page.locator(".tile").first.bounding_box()["width"] > before
+    page.mouse.wheel(0, 20_000)
+    page.wait_for_selector(".tile:nth-child(48)")
+    ids = page.locator(".tile").evaluate_all(
+        "all => all.map((t) => t.dataset.id + t.dataset.label)"
+    )
+    assert len(set(ids)) == len(ids)
+    page.locator(".tile input[name=entry]").nth(30).check()
+    assert page.locator("#selected").inner_text() == "1 selected"
 
 
 @pytest.mark.browser
@@ -185,7 +274,8 @@ def test_colours_are_chosen_and_kept(page):
 
 
 @pytest.mark.parametrize(
-    ("tried_row", "unlike"), [([0.9, 0.05, 0.05], False), ([0.5, 0.5, 0.5], True)]
+    ("tried_row", "unlike"),
+    [([0.9, 0.06, 0.06], ""), ([0.9, 0.9, 0.9], "similar"), ([0.9, 0.08, 0.08], "less sure")],
 )
 def test_a_row_unlike_all_known_ones_is_told(tmp_path, tried_row, unlike):
     rng = np.random.default_rng(0)
@@ -195,9 +285,10 @@ def test_a_row_unlike_all_known_ones_is_told(tmp_path, tried_row, unlike):
     y = (p > 0.5).astype(int)
     labels = ["a", "b", "c"]
     Predictions.from_arrays(probabilities=p, targets=y, labels=labels).write(tmp_path / "p.parquet")
-    bench = Workbench([ServedPredictions(tmp_path / "p.parquet")])
+    bench = Store([ServedPredictions(tmp_path / "p.parquet")])
     answer = {"labels": labels, "probabilities": [tried_row], "sets": [["a"]], "decision": ""}
-    assert tried(bench, FileQuery(), answer).unlike == unlike
+    said = tried(bench, FileQuery(), answer).unlike
+    assert unlike in said if unlike else said == ""
 
 
 # Import -----------------------------------------------------------------------------------------
@@ -252,6 +343,19 @@ def test_what_is_imported_opens_in_every_page_with_its_ids(method):
             assert client.get(path).status_code == 200, path
         assert client.get("/api/row?id=pic 7").json()["id"] == "pic 7"
         assert client.get("/api/health").json()["predictions"][0]["rows"] == 300
+
+
+@pytest.mark.browser
+def test_enter_calibrates_a_file_that_holds_truth(open_page, tmp_path):
+    (tmp_path / "mine.csv").write_bytes(table())
+    app = create_app([tmp_path / "mine.csv"])
+    with listening(app) as where:
+        page = open_page(base_url=where)
+        page.goto(app.first_page)
+        page.check("input[value=probabilities]")
+        page.locator("input[name=id_column]").press("Enter")
+        page.wait_for_selector("#stages")
+        assert "show=true" in page.url
 
 
 @pytest.mark.browser

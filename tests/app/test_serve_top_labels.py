@@ -11,10 +11,10 @@ from serve_accessibility import look_at
 from serve_browser import listening
 
 from credibly import Predictions, metrics
-from credibly.app.served.address import FileQuery
-from credibly.app.served.top_k import ServedTop
-from credibly.app.served.workbench import Workbench
 from credibly.app.server import create_app
+from credibly.app.store.address import FileQuery
+from credibly.app.store.store import Store
+from credibly.app.store.top_k import ServedTop
 from credibly.retrieve import search
 from credibly.targets import SparseTargets
 
@@ -156,7 +156,7 @@ def test_files_of_both_layouts_are_served_beside_each_other(path, tmp_path):
 def test_a_hundred_thousand_labels_stay_fast(tmp_path):
     rows_of(100_000, 2000, 20).write(tmp_path / "top.parquet")
     served = ServedTop(tmp_path / "top.parquet")
-    rule = Workbench([served]).rule(FileQuery())
+    rule = Store([served]).rule(FileQuery())
     served.search("+l1", 1)
     _ = served.first_look, served.named("l")
     start = time.process_time()

@@ -1,4 +1,4 @@
-"""docs/papers/as-printed.md: every call on it can be made, every test it names exists."""
+"""What the papers print: every call of the 81 rows can be made, every test they name exists."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from benchmarks import paper_figures
+from benchmarks.claims.page import DOCS, PAGES, printed
 
 import credibly as cr
 from credibly.data.readers import all_readers
 
 ROOT = Path(__file__).parents[2]
-ROWS = [
-    [cell.strip() for cell in line.strip("|").split(" | ")]
-    for line in (ROOT / "docs" / "papers" / "as-printed.md")
-    .read_text(encoding="utf-8")
-    .splitlines()
-    if line.startswith("| ") and not line.startswith("| printed")
-]
+ROWS = [row for rows in printed().values() for row in rows]
 CALLS = sorted({call for row in ROWS for call in re.findall(r"`(cr\.[^`]*)`", row[1])})
 COMMANDS = sorted({call for row in ROWS for call in re.findall(r"`(credibly [^`]*)`", row[1])})
 KINDS = sorted({kind for row in ROWS for kind in re.findall(r"`([\w+]+):`", row[1])})
 OUT = {"train": ["--out", "run"]}
-TESTS = sorted({test for row in ROWS for test in re.findall(r"`([^`]*)`", row[2])})
+TESTS = sorted({row[2] for row in ROWS})
 
 
-def test_the_page_has_a_row_for_every_printed_thing():
-    assert len(ROWS) > 55
-    assert all(len(row) == 3 and row[1] and row[2] for row in ROWS)
+def test_every_printed_thing_has_a_call_and_a_test_and_stands_on_its_page():
+    assert len(ROWS) == 81
+    for paper, rows in printed().items():
+        text = (ROOT / DOCS / f"{PAGES[paper]}.md").read_text(encoding="utf-8")
+        for item, call, test, differs in rows:
+            assert call.startswith("`")
+            assert f"| {item} | {call} | `{test}` | {differs or 'as printed'} |" in text
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -82,5 +82,13 @@ def test_a_test_on_the_page_exists(name):
     file, _, function = name.partition("::")
     path = ROOT / file if file.startswith("tests/") else Path(__file__).parent / file
     assert path.exists(), path
-    if function:
-        assert f"def {function}(" in path.read_text(encoding="utf-8")
+    assert f"def {function}(" in path.read_text(encoding="utf-8")
+
+
+def test_the_figures_of_the_papers_stand_on_their_page():
+    text = paper_figures.PAGE.read_text(encoding="utf-8")
+    assert text == paper_figures.page(), "run python -m benchmarks.paper_figures"
+    for each in paper_figures.FIGURES:
+        picture = (paper_figures.IMAGES / f"{each.file}.svg").read_text(encoding="utf-8")
+        assert each.title in picture
+        compile(each.lines, each.file, "exec")

@@ -82,6 +82,10 @@ def test_section_5_b_the_two_softmax_baselines_for_rows_without_labels():
     for name, printed in (("uniform", uniform.sum(1)), ("max_confidence", confident)):
         ours = cr.losses.Softmax(zero_label=name).values(row, none)
         torch.testing.assert_close(ours, printed)
+        for beta in (0.25, 1.0, 3.0):
+            loss = cr.losses.Softmax(zero_label=name, zero_weight=beta)
+            labelled = cr.losses.Softmax()(Z[:2], Y[:2])
+            torch.testing.assert_close(loss(Z, Y), labelled + beta * printed.mean())
 
 
 def test_section_5_b_s_three_measures_of_rows_with_and_without_labels():

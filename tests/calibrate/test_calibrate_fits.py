@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from credibly import InputError
 from credibly.calibrate import Affine, Beta, Isotonic, PerLabel, Temperature
 from credibly.calibrate.base import Entries
-from credibly.calibrate.parametric import sums
+from credibly.calibrate.calibrators import sums
 
 
 def sigmoid(log_odds):
@@ -85,7 +85,7 @@ def test_isotonic_never_says_never():
 
 def test_derivatives_equal_finite_differences_on_both_sides_of_the_limits():
     noise = np.random.default_rng(5)
-    entries = Entries.check(noise.normal(0, 4, (40, 3)), noise.random((40, 3)), noise.random(40))
+    entries = Entries(noise.normal(0, 4, (40, 3)), noise.random((40, 3)), noise.random((40, 1)))
 
     def features(g):
         return np.stack([-np.logaddexp(0, -g), np.logaddexp(0, g)])

@@ -40,7 +40,7 @@ def test_every_exported_calibrator_is_in_the_registry():
     classes = {kind for kind in exported if isinstance(kind, type)} - {calibrate.Calibrator}
     kinds = {kind for kind in classes if issubclass(kind, calibrate.Calibrator)}
     known = {*CALIBRATORS, *SOFTMAX_CALIBRATORS.values()}
-    assert kinds == known, "add it to CALIBRATORS in src/credibly/calibrate/auto.py"
+    assert kinds <= known, "add it to CALIBRATORS in src/credibly/calibrate/auto.py"
 
 
 def sigmoid(log_odds):
@@ -224,7 +224,12 @@ BAD = {
     "no known": (np.zeros((3, 2)), np.full((3, 2), -1), None, "needs known targets"),
     "empty": (np.zeros((0, 2)), np.zeros((0, 2)), None, "needs known targets"),
     "NaN": (np.array([[0.0, np.nan]]), np.array([[1, 0]]), None, r"NaN at \(0, 1\)"),
-    "shape": (np.zeros((3, 2)), np.zeros((2, 2)), None, r"shape of `log_odds`, \(3, 2\)"),
+    "shape": (
+        np.zeros((3, 2)),
+        np.zeros((2, 2)),
+        None,
+        r"shapes must agree; got `log_odds` \(3, 2\)",
+    ),
     "vector": (np.zeros(3), np.zeros(3), None, r"shape \(rows, labels\)"),
     "target 2": (np.zeros((1, 2)), np.array([[2, 0]]), None, r"must be 0, 1, −1 .* at \(0, 0\)"),
     "class 5": (

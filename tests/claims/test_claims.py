@@ -38,7 +38,8 @@ from benchmarks.claims.tables import Difference, Results, Table, difference, ran
 from scipy import stats
 
 from credibly.data import Data, load, synthetic
-from credibly.data.splits import CALIBRATION, TEST, TRAIN
+
+TRAIN, TEST, CALIBRATION = 0, 1, 2  # what `split` says of a row
 
 ROOT = Path(__file__).parents[2]
 STUDIES = (calibrated, quasibinary, two_way, average_k, defaults, networks)
@@ -396,6 +397,8 @@ def test_every_claim_stands_on_its_page_and_every_rule_has_a_claim(tmp_path: Pat
             assert claim["says"] in text
             assert f"{{#{claim['id']}}}" in text
     notes = page._notes()
+    nothing = {"000-lpr-weight", "000-initialisation", "000-vqa"}  # gaps of the paper; not read
+    assert set(notes["claimed"]) == {claim["id"] for claim in claims} - nothing
     for table in ("claim", "claimed", "coded", "shown"):
         assert set(notes[table]) <= {claim["id"] for claim in claims}
     rules = page._findings(page._results(book), book.folder)
@@ -427,6 +430,37 @@ def test_every_number_that_prose_quotes_is_there() -> None:
     quoted = QUOTE.findall(json.dumps(page._notes(), ensure_ascii=False).replace("\\\\", "\\"))
     assert len(quoted) > 30
     assert [quote for quote in quoted if quotes.quoted(quote) in ("–", "")] == []
+    _conclusions_have_the_direction_of_their_tables(quotes)
+
+
+def _conclusions_have_the_direction_of_their_tables(quotes: Quotes) -> None:
+    """What the pages conclude in words, each beside the sentence."""
+
+    def value(quote: str) -> float:
+        return float(quotes.quoted(quote).replace("−", "-"))
+
+    # LPR lowers the ACE of SPA on all three image sets and raises the log loss on each.
+    for data in ("coco", "voc", "ucmerced"):
+        for column, sign in (("ACE, %", -1), ("NLL × 1000", 1)):
+            table = f"networks-{data}"
+            assert sign * value(f"{table}|SPA+LPR|{column}") > sign * value(f"{table}|SPA|{column}")
+    # An affine map does not repair everything.
+    later = "networks-coco-15epochs"
+    assert value(f"{later}|SPA + affine|ACE, %") > 2 * value(f"{later}|BCE + affine|ACE, %")
+    # SPA is better calibrated than BCE on Reuters.
+    assert value("texts-reuters-tfidf|SPA|ACE, %") < value("texts-reuters-tfidf|BCE|ACE, %")
+    # The ML head is below cross-entropy at every K; among heads the gap closes on CIFAR-10H alone.
+    gaps: dict[str, list[float]] = {}
+    for kind in ("networks", "heads"):
+        text = quotes.quoted(f"003-gain-grows-with-k|{kind}|(.*)")
+        for data, gap in re.findall(r"(\S+) K=\d+ (\S+?)[,;.]?(?= |$)", text):
+            gaps.setdefault(f"{kind} {data}", []).append(float(gap.replace("−", "-")))
+    assert len(gaps) == 4
+    assert max(gap for line in gaps.values() for gap in line) < 0
+    tail = "average-k-tinyimagenet-tail"
+    assert value(f"{tail}|avgk, ML head|K = 10") > value(f"{tail}|ce|K = 10")
+    closing = [name for name, line in gaps.items() if line[-1] > line[0] and "heads" in name]
+    assert closing == ["heads cifar10h"]
 
 
 def test_a_quotation_is_the_mean_or_the_whole_of_a_cell() -> None:
@@ -475,6 +509,17 @@ def test_links_of_the_record_lead_somewhere(path: Path) -> None:
     assert [name for name in files if name and not (path.parent / name).exists()] == []
 
 
+def test_the_lead_of_two_heads_is_there_by_the_printed_optimizer_alone():
+    from benchmarks.studies import two_heads
+
+    lines = two_heads.records()
+    for size in two_heads.SIZES:
+        printed, half = two_heads.lead(lines, two_heads.HEADS, two_heads.PLAIN, size)
+        assert printed > half
+        chosen, half = two_heads.lead(lines, two_heads.HEADS, two_heads.CHOSEN, size)
+        assert chosen < half
+
+
 def test_the_page_on_vqa_shows_its_records():
     from benchmarks.studies import vqa
 
@@ -482,6 +527,16 @@ def test_the_page_on_vqa_shows_its_records():
     page = (ROOT / "benchmarks/results/vqa.md").read_text(encoding="utf-8")
     assert vqa.table(records).strip() in page
     assert {each["seed"] for each in records} == set(range(vqa.SEEDS))
+
+
+def test_the_page_on_vqa_shows_the_memory_of_its_size():
+    from benchmarks.studies import vqa_size
+
+    record = json.loads(vqa_size.RECORD.read_text(encoding="utf-8"))
+    page = (ROOT / "benchmarks/results/vqa.md").read_text(encoding="utf-8")
+    assert vqa_size.table(record) in page
+    assert f"{record['rows']:,} questions with {record['labels']:,} answers" in page
+    assert record["targets"] == "SparseTargets"
 
 
 def test_the_page_on_joint_probabilities_shows_its_records():

@@ -14,13 +14,9 @@ import pytest
 import torch
 from benchmarks.long_runs import records
 from benchmarks.long_runs.plan import Plan
+from benchmarks.long_runs.unit import translate
 
 from credibly import losses
-
-pinned = pytest.mark.skip(
-    "a unit runs in a checkout of the commit in benchmarks/long_runs.toml, by that commit's "
-    "training interface; here there are recipes, to which unit.py is not ported yet"
-)
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = """
@@ -29,7 +25,7 @@ data = "digits:few"
 trainings = [[1, 3]]
 trial_epochs = [1]
 rates = [1e-3]
-seeds = [0, 1]
+seeds = [0]
 trial_minutes = 1
 minutes = 1
 [setups.digits.settings]
@@ -132,7 +128,6 @@ def test_a_killed_writer_leaves_the_records_as_they_were(tmp_path):
     assert list(records.read(tmp_path)) == ["a", "b"]
 
 
-@pinned
 @pytest.mark.parametrize(
     "name", ["asl(gamma_pos=0,detach_weight=true)", "asl(detach_weight=true)", "quasibinary"]
 )
@@ -144,8 +139,6 @@ def test_a_translated_last_layer_starts_near_the_probabilities_of_bce(name):
         head.weight.copy_(torch.eye(4, 3) * 2.0)
         head.bias.fill_(-2.0)
         before = head(inputs)
-        from benchmarks.long_runs.unit import translate
-
         translate(head, criterion, before)
         found = criterion.probabilities(head(inputs))
     assert (found - torch.sigmoid(before)).abs().mean() < 0.04
@@ -166,7 +159,6 @@ def lines(folder: Path) -> list[dict]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-@pinned
 def test_a_killed_queue_goes_on_to_the_same_records(tmp_path):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     quiet = {"cwd": ROOT, "stdout": subprocess.DEVNULL}
@@ -181,9 +173,9 @@ def test_a_killed_queue_goes_on_to_the_same_records(tmp_path):
     assert not list((killed / "results").glob("*"))
     subprocess.run(queue(killed, limit=9), check=True, **quiet)
     expected, found = lines(whole), lines(killed)
-    assert [record["id"] for record in found] == [f"digits/asl, detached/seed={k}" for k in (0, 1)]
+    assert [record["id"] for record in found] == ["digits/asl, detached/seed=0"]
     for record in (*expected, *found):
         assert record.pop("cpu_seconds") > 0
         del record["date"]
-    assert found[:1] == expected
+    assert found == expected
     assert {"raw", "link", "link + affine"} <= set(found[0]["results"][0]["reads"][1]["maps"])

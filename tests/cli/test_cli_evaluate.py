@@ -118,6 +118,58 @@ def test_the_table_has_a_column_a_file_and_names_what_it_left_out(tmp_path, caps
     assert shown.err == ""
 
 
+def table(capsys, *argv: str) -> list[str]:
+    assert main(["evaluate", *argv]) == 0
+    lines = [line.split("  ") for line in capsys.readouterr().out.splitlines() if line.strip()]
+    return [next(part for part in line if part.strip()).strip() for line in lines][2:]
+
+
+def test_by_default_the_table_has_what_people_expect(tmp_path, capsys):
+    path = write("no zero-label row", tmp_path)
+    usual = ["rows", "labels", "mAP@y", "ACE", "NLL", "micro F1", "macro F1"]
+    left_out = "1 of 5"
+    assert [name for name in table(capsys, path) if left_out not in name] == usual
+    more = table(capsys, path, "--papers")
+    assert {"mAP@x", "Brier", "AUROC", "F1-top-4"} <= set(more)
+    zero = table(capsys, write("plain", tmp_path))
+    assert {"IN accuracy", "OUT MMC", "F1-top-4"} <= set(zero)
+    assert "Brier" not in zero
+
+
+def test_the_table_of_labels_is_scikit_learns_report(tmp_path, capsys):
+    from sklearn.metrics import classification_report, roc_auc_score
+
+    whole = RECORDS["plain"]
+    path = write("plain", tmp_path)
+    found = evaluate(capsys, path, "--by-label", "--intervals")["files"][0]
+    known = whole.targets >= 0
+    micro = classification_report(
+        whole.targets[known], whole.probabilities[known] >= 0.5, output_dict=True
+    )["1"]
+    for ours, theirs in (("precision", "precision"), ("recall", "recall"), ("F1", "f1-score")):
+        assert found["micro"][ours] == pytest.approx(micro[theirs])
+    for place, label in enumerate(LABELS):
+        known = whole.targets[:, place] >= 0
+        if not known.any():
+            continue
+        y, p = whole.targets[known, place], whole.probabilities[known, place]
+        report = classification_report(y, p >= 0.5, output_dict=True, zero_division=0)
+        expected = report.get("1", report.get("1.0"))
+        if expected is not None:
+            row = found["by_label"][label]
+            assert row["precision"] == pytest.approx(expected["precision"])
+            assert row["recall"] == pytest.approx(expected["recall"])
+            assert row["F1"] == pytest.approx(expected["f1-score"])
+            low, high = metrics.proportion_interval(((p >= 0.5) & (y == 1)).sum(), (y == 1).sum())
+            assert row["intervals"]["recall"] == pytest.approx([low, high])
+            low, high = row["intervals"]["F1"]
+            assert low <= row["F1"] <= high
+            if len(set(y)) > 1:
+                assert row["AUROC"] == pytest.approx(roc_auc_score(y, p))
+    lines = table(capsys, path, "--by-label")
+    assert {"mean over labels", "all entries"} <= set(lines)
+
+
 def test_a_note_says_why_ace_and_mce_are_missing(tmp_path, capsys):
     path = write("plain", tmp_path)
     assert main(["evaluate", path, "--min-count", "100000"]) == 0
@@ -163,7 +215,7 @@ def test_bad_input_is_one_sentence_and_2(tmp_path, capsys):
     whole = write("plain", tmp_path)
     (tmp_path / "cut.parquet").write_bytes(Path(whole).read_bytes()[:-20])
     cases = {
-        "bare.parquet": "must have the truth to be evaluated",
+        "bare.parquet": "--as probabilities --truth FILE --out predictions.parquet",
         "unknown.parquet": "all is unknown",
         "alike": "ids must differ; 'a' is the id of rows 0 and 1",
         "cut.parquet": "must be a complete Parquet file",

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import onnxruntime
 import pandas as pd
 import pytest
 from scipy.special import expit
 
+import credibly as cr
 from credibly import Predictions
 from credibly.cli import main
 from credibly.workflows import ProbabilityMap, calibrate_scores
@@ -62,7 +64,8 @@ def test_the_map_is_that_of_python(folder):
     run(folder, "calibrate", "val.npz", "--truth", "y.csv", "--loss", "bce", "--save", "map.json")
     truth = pd.read_csv(folder / "y.csv")[LABELS].to_numpy()[:ROWS]
     scores = np.load(folder / "val.npz")["scores"]
-    result = calibrate_scores(scores, truth, "bce", labels=LABELS)
+    ids = np.load(folder / "val.npz")["ids"]
+    result = calibrate_scores(scores, truth, "bce", labels=LABELS, ids=ids)
     result.probability_map.write(folder / "python.json")
     assert (folder / "python.json").read_text() == (folder / "map.json").read_text()
 
@@ -75,7 +78,19 @@ def test_probabilities_are_calibrated_through_their_log_odds(folder, capsys):
     assert "probabilities as given" in capsys.readouterr().out
     applied = ("calibrate", "chances.csv", "--apply", "m.json", "--out", "p.parquet")
     assert run(folder, *applied, "--truth", "y.csv") == 0
-    assert Predictions.read(folder / "p.parquet").targets is not None
+    applied = Predictions.read(folder / "p.parquet")
+    assert applied.targets is not None
+    # The map takes what it was fitted on, wherever it is used.
+    chances = pd.read_csv(folder / "chances.csv")[LABELS].to_numpy(np.float32)
+    assert run(folder, "export", "m.json", "--out", "m.onnx") == 0
+    session = onnxruntime.InferenceSession(str(folder / "m.onnx"))
+    for found in (
+        session.run(["probabilities"], {"inputs": chances})[0],
+        cr.runtime.load(folder / "m.json").probabilities(chances),
+    ):
+        np.testing.assert_allclose(found, applied.probabilities, atol=1e-5)
+    with pytest.raises(cr.InputError, match=r"probabilities must lie in \[0, 1\]"):
+        cr.runtime.load(folder / "m.json").probabilities(3 * chances)
 
 
 @pytest.mark.parametrize(("loss", "fits"), [("asl", False), ("bce", True)])

@@ -81,6 +81,8 @@ def test_thresholds_are_shown_by_label(tmp_path, capsys):
         (["--apply", "rule.json", "--top-k", "2"], "exactly one of"),
         (["--apply", "other.json"], "cow"),
         (["--apply", "bare.json"], "must hold a rule and the names of its labels"),
+        (["--top-k", "2", "--map", "rule.json"], "add --save"),
+        (["--top-k", "2", "--map", "other.json", "--save", "x.json"], "must have the labels"),
     ],
 )
 def test_what_does_not_fit_is_refused(arguments, match, tmp_path, capsys, monkeypatch):
@@ -92,6 +94,22 @@ def test_what_does_not_fit_is_refused(arguments, match, tmp_path, capsys, monkey
     cr.Pipeline(decision=rule).write("bare.json")
     assert main(["sets", "p.parquet", *arguments, "--out", "sets.parquet"]) == 2
     assert re.search(match, capsys.readouterr().err.replace("\n", " "))
+
+
+def test_a_map_and_a_rule_become_one_file(tmp_path):
+    """The exported sets are those that the rule promises, from the scores themselves."""
+    scores = NOISE.normal(size=(600, 4))
+    targets = NOISE.random(scores.shape) < 1 / (1 + np.exp(-2 * scores))
+    done = cr.calibrate_scores(scores, targets, "bce", labels=LABELS)
+    done.probability_map.write(tmp_path / "map.json")
+    done.predictions[done.held_out].write(tmp_path / "p.parquet")
+    files = {"out": "sets.csv", "map": "map.json", "save": "model.json"}
+    flags = [word for k, v in files.items() for word in (f"--{k}", str(tmp_path / v))]
+    assert main(["sets", str(tmp_path / "p.parquet"), "--recall", "0.9", *flags, "--quiet"]) == 0
+    found = cr.runtime.load(tmp_path / "model.json").sets(scores)
+    rows = cr.Pipeline.read(tmp_path / "model.json")
+    np.testing.assert_array_equal(found, rows.rule.predict(done.predictions.probabilities))
+    assert 0.85 < found[targets].mean() < 0.97
 
 
 def test_maps_and_pipelines_are_one_format_and_old_maps_load(tmp_path):
@@ -111,3 +129,38 @@ def test_maps_and_pipelines_are_one_format_and_old_maps_load(tmp_path):
         again = type(done.probability_map).read(tmp_path / name)
         assert (again.labels, again.values) == (LABELS, "logits")
         np.testing.assert_array_equal(again.probabilities(scores), expected)
+
+
+@pytest.mark.filterwarnings("always")
+def test_rows_that_fitted_a_map_or_a_rule_are_not_passed_off_as_held_out(tmp_path, capsys):
+    held = write(tmp_path / "held.parquet", range(400), range(4))
+    new = write(tmp_path / "new.parquet", range(400, 900), range(4))
+    rule, fitted, out = (str(tmp_path / name) for name in ("r.json", "m.json", "o.parquet"))
+    names = ["all", "judged", "again", "other"]
+    every, judged, again, other = (str(tmp_path / f"{name}.parquet") for name in names)
+
+    def warned(*command):
+        assert main([*command, "--json"]) == 0
+        return capsys.readouterr().err
+
+    calibrate = ["calibrate", held, "--as", "probabilities", "--method", "affine"]
+    assert warned(*calibrate, "--out", every, "--save", fitted) == ""
+    assert warned(*calibrate, "--keep", "judged", "--out", judged) == ""
+    assert warned("calibrate", held, "--apply", fitted, "--out", again) == ""
+    assert warned("calibrate", new, "--apply", fitted, "--out", other) == ""
+    use = ["--average-size", "2", "--out", out]
+    for path in (every, again):
+        said = "100 % of the rows that fitted its calibration map are in"
+        assert said in warned("sets", path, *use)
+        assert said in warned("evaluate", path)
+    for path in (judged, other):
+        assert warned("sets", path, *use) == warned("evaluate", path) == ""
+    assert warned("sets", held, *use, "--save", rule) == ""
+    apply = ["--apply", rule, "--out", out]
+    assert "100 % of the rows that fitted this rule are in" in warned("sets", held, *apply)
+    assert warned("sets", new, *apply) == ""
+    # Row numbers are nobody's ids: equal ones say nothing.
+    unnamed = cr.Predictions.from_arrays(probabilities=PROBABILITIES, labels=LABELS)
+    unnamed.write(tmp_path / "unnamed.parquet")
+    assert warned("sets", str(tmp_path / "unnamed.parquet"), *use, "--save", rule) == ""
+    assert warned("sets", str(tmp_path / "unnamed.parquet"), *apply) == ""

@@ -55,7 +55,7 @@ def program(tmp_path: Path, body: str) -> str:
     return f"{sys.executable} {path}"
 
 
-TABLE = "tables.print_table('a – b', ['–', '狗'], [['±', float('nan')]] * 20_000)"
+TABLE = "tables.print_table('a – b', ['–', '狗'], [['±' * 90, float('nan')]] * 1000)"
 JSON = "tables.print_json({'狗–': '\\x9b\\u202e'})"
 
 
@@ -214,13 +214,41 @@ def test_errors_name_flags(text, expected):
     assert in_flags(text, Options, {"predictions": "x.npz"}) == expected
 
 
+TEXTS = {
+    "sets --top-k 1": "id,labels,probabilities,held_out\n",
+    "review --format label-studio": "[",
+    "report --resamples 2": "<!doctype html>",
+}
+
+
+@pytest.mark.parametrize("line", TEXTS)
+def test_a_dash_prints_what_would_be_written(line, tmp_path, capsys):
+    path = str(hostile_file(tmp_path / "p.parquet"))
+    command, *rest = line.split()
+    assert main([command, path, *rest, "--out", "-"]) == 0
+    assert capsys.readouterr().out.lower().startswith(TEXTS[line])
+    assert main([command, path, *rest, "--out", "-", "--json"]) == 2
+    assert "--json also writes there" in capsys.readouterr().err
+    assert [each.name for each in tmp_path.iterdir()] == ["p.parquet"]
+
+
+def test_logs_say_what_was_asked_for_and_where_it_was_refused(tmp_path, capsys):
+    path = str(hostile_file(tmp_path / "p.parquet"))
+    assert main(["evaluate", path, "--min-count", "3", "-v"]) == 0
+    assert "INFO credibly: evaluate {'predictions'" in capsys.readouterr().err
+    assert main(["evaluate", "nowhere.parquet", "--log-level", "debug"]) == 2
+    shown = capsys.readouterr().err
+    assert "Traceback" in shown
+    assert shown.splitlines()[-1].startswith("credibly evaluate: ")
+
+
 @pytest.mark.parametrize(
     ("argv", "hint"),
     [
         (["trian"], "Did you mean train?"),
         (["train", "digits", "--out", "x", "--epoch", "3"], "Did you mean --epochs?"),
         (["sets", "x", "--averge-size=3", "--out", "y"], "Did you mean --average-size?"),
-        (["train", "digits", "--out", "x", "--optimizer", "adamW"], "choose from 'adamw', 'sgd'"),
+        (["train", "digits", "--out", "x", "--optimizer", "adamW"], "choose from 'adamw', 'adam'"),
         (["evaluate", "x", "--\x1b[31m"], "unrecognized arguments: --\\x1b[31m"),
     ],
 )

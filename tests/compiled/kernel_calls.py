@@ -80,11 +80,7 @@ def metrics() -> Calls:
 
 def answers(index: Any, joint: Any = None) -> list[Any]:
     queries = ["+0 -1", "(0 | 3) & !2", "0 & 4 & 5 & !6 & !7", "0"]
-    found = [
-        index.search(query, top=5, count=count, joint=joint)
-        for query in queries
-        for count in (True, False)
-    ]
+    found = [index.search(query, top=5, joint=joint) for query in queries]
     return [[[hit.probability for hit in each.hits], each.expected_hits] for each in found]
 
 

@@ -7,9 +7,14 @@ import re
 import stat
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from threading import get_ident
 
 import pytest
+from numba.core import event
 
 import credibly
 from credibly import compiled
@@ -185,3 +190,24 @@ def test_no_source_takes_numba_s_own_cache():
 def test_the_cache_of_this_user_is_found_or_said_to_be_none():
     folder = compiled.cache_folder()
     assert folder is None or folder.is_dir()
+
+
+def test_threads_compile_one_after_another(monkeypatch):
+    """Timers of threads that compile at once lose count, and raise in one of them (numba 10564)."""
+    busy, together = [], []
+
+    @contextmanager
+    def timer(kind, callback):
+        busy.append(get_ident())
+        together.append(len(set(busy)))
+        time.sleep(0.1)
+        yield
+        busy.remove(get_ident())
+
+    def plus(number):
+        return compiled.compiled()(lambda x: x + number)
+
+    monkeypatch.setattr(event, "install_timer", timer)
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(lambda function: function(1), [plus(1), plus(2)])) == [2, 3]
+    assert max(together) == 1

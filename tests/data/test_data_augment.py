@@ -11,8 +11,14 @@ import torch
 import credibly as cr
 from credibly import InputError
 from credibly.data import Data
-from credibly.data.augment import OPERATIONS, UNIFORMS, Augment, mixed_targets, shares
-from credibly.data.torch_datasets import imagenet_box
+from credibly.data.torch_datasets import (
+    OPERATIONS,
+    UNIFORMS,
+    Augment,
+    imagenet_box,
+    mixed_targets,
+    shares,
+)
 
 KINDS = {
     "operations": Augment(operations=0.7),
@@ -132,13 +138,13 @@ def test_an_operation_of_no_strength_changes_nothing(operation, mode):
     ("options", "match"),
     [
         ({"cutout": 0.6}, r"`cutout` must lie in \[0, 0.5\]; got 0.6"),
-        ({"operations": 1.5}, "`operations` must lie in"),
-        ({"mixup": -1}, "`mixup` must be"),
+        ({"rand_augment": 1.5}, "`rand_augment` must lie in"),
+        ({"mixup": -1.0}, "`mixup` must lie in"),
     ],
 )
 def test_what_would_not_keep_labels_is_refused(options, match):
     with pytest.raises(InputError, match=match):
-        Augment(**options)
+        cr.train.Network(**options)
 
 
 # As networks are trained on ImageNet -------------------------------------------------------------

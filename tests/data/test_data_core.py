@@ -144,6 +144,13 @@ def test_published_parts_stay_and_calibration_comes_from_training(tmp_path):
     assert not (cr.data.load(tmp_path / "x.npz", calibration=0).split == CALIBRATION).any()
     with pytest.raises(cr.InputError, match="publishes its own test rows"):
         cr.data.load(tmp_path / "x.npz", test=0.5)
+    published[:50] = CALIBRATION
+    np.savez(tmp_path / "y.npz", features=np.ones((400, 2)), targets=targets, split=published)
+    with pytest.warns(
+        UserWarning, match=r"validation rows \(50\), which stay held out.*`val='train'`"
+    ):
+        cr.data.load(tmp_path / "y.npz", calibration=0)
+    assert not (cr.data.load(tmp_path / "y.npz", calibration=0, val="train").split == 2).any()
 
 
 # Embedded data --------------------------------------------------------------------------------

@@ -9,9 +9,9 @@ import pytest
 from PIL import Image
 
 from credibly import InputError
-from credibly.data import image_files
-from credibly.data.image_files import decode_pixels
 from credibly.data.torch_datasets import scaled
+from credibly.untrusted import images as image_files
+from credibly.untrusted.images import decode_pixels
 
 ORIENTATION = 0x0112
 

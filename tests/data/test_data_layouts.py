@@ -6,6 +6,7 @@ from layout_makers import LAYOUTS, cifar100, make_cifar10, make_wider, paint, re
 
 import credibly as cr
 from credibly import names
+from credibly.data.splits import CALIBRATION, TRAIN
 from credibly.models.text import build_text
 
 
@@ -20,6 +21,8 @@ def rows(data):
     return named
 
 
+# Without a share to hold out, the validation rows that a layout publishes are the only ones.
+pytestmark = pytest.mark.filterwarnings("ignore:.*validation rows .*stay held out:UserWarning")
 each_layout = pytest.mark.parametrize("name", LAYOUTS)
 
 
@@ -31,6 +34,16 @@ def load(name, root, **options):
 def test_layout_gives_its_rows_labels_and_parts(name, tmp_path):
     expected = LAYOUTS[name](tmp_path / "data")
     assert rows(load(name, tmp_path / "data")) == expected
+
+
+@each_layout
+def test_published_validation_rows_train_when_asked(name, tmp_path):
+    expected = LAYOUTS[name](tmp_path / "data")
+    parts = {row: part for row, (_, part) in expected.items()}
+    found = load(name, tmp_path / "data", val="train")
+    assert dict(zip(found.ids.astype(str), found.split, strict=True)) == {
+        row: TRAIN if part == CALIBRATION else part for row, part in parts.items()
+    }
 
 
 @pytest.mark.parametrize("name", [name for name in LAYOUTS if name.split()[0] in names.READERS])

@@ -5,12 +5,14 @@ import warnings
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from PIL import Image
 
 import credibly as cr
 from credibly.cli import main
-from credibly.data.splits import TRAIN
+
+TRAIN = 0  # what `split` says of a row
 
 
 def load(folder, text, name="rows.csv", encoding="utf-8", **options):
@@ -80,7 +82,7 @@ LEFT_OUT = {
     "surname": ([f"N{row}" for row in range(60)], "'surname' left out: .* as ids do"),
     "remark": (
         [f"patient {row} came in with a cough" for row in range(60)],
-        "'remark' left out: free text. To train on the text alone, name the column in `text`",
+        "'remark' left out: free text. To train on the text alone, pass `text='remark'`",
     ),
     "spare": ([""] * 60, "'spare' left out: empty in the training rows"),
 }
@@ -180,16 +182,28 @@ def test_what_does_not_fit_is_named_all_at_once(text, options, match, tmp_path):
         load(tmp_path, text, **options)
 
 
-def test_images_that_lack_only_their_ending_are_told_the_suffix(tmp_path, capsys):
+@pytest.mark.parametrize("cells", [[["u"], []] * 30, [{"a": 1}] * 60], ids=["lists", "objects"])
+def test_columns_of_lists_and_objects_are_named(cells):
+    rows = pa.table({"x": np.arange(60.0), "t": cells, "y:a": np.arange(60) % 2})
+    with pytest.raises(cr.InputError, match=r"'t' \(cells of type (list|struct)"):
+        cr.data.load(rows)
+
+
+@pytest.mark.parametrize("folder", ["", "pictures"])
+def test_images_in_a_folder_or_with_an_ending_are_told_the_options(folder, tmp_path, capsys):
+    (tmp_path / folder).mkdir(exist_ok=True)
     for name in "abc":
-        Image.new("L", (4, 4)).save(tmp_path / f"{name}.jpg")
+        Image.new("L", (4, 4)).save(tmp_path / folder / f"{name}.jpg")
     (tmp_path / "rows.csv").write_text("image,y:x\na,1\nb,0\nc,1\n")
     with pytest.raises(
         cr.InputError,
-        match=r"3 of 3 images are missing: a, b, c. There is a file a.jpg; pass `suffix",
+        match=r"3 of 3 images are missing: a, b, c. There is a file .*a.jpg; pass .*`suffix",
     ):
         cr.data.load(tmp_path / "rows.csv")
     command = ["train", str(tmp_path / "rows.csv"), "--out", str(tmp_path / "run")]
     assert main(command) == 2
-    assert "pass --suffix .jpg" in capsys.readouterr().err
-    assert cr.data.load(tmp_path / "rows.csv", suffix=".jpg").ids.tolist() == ["a", "b", "c"]
+    options = f"--images {tmp_path / folder} and " if folder else ""
+    assert f"pass {options}--suffix .jpg" in capsys.readouterr().err
+    given = {"images": tmp_path / folder} if folder else {}
+    found = cr.data.load(tmp_path / "rows.csv", suffix=".jpg", **given)
+    assert found.ids.tolist() == ["a", "b", "c"]

@@ -18,7 +18,7 @@ from credibly.cli import main
 from credibly.data import Data
 from credibly.data.readers import EMBEDDED, KINDS, LAYOUT, OPTIONS, SHARED, all_readers
 from credibly.data.splits import TEST, TRAIN
-from credibly.data.tables import Layout
+from credibly.data.tables import TableLayout
 
 ROOT = Path(__file__).parents[2]
 
@@ -112,7 +112,7 @@ def test_help_lists_the_options_of_general_formats_alone(command, capsys):
 
 
 def test_the_table_lists_what_a_layout_holds():
-    fields = {field.name for field in dataclasses.fields(Layout)}
+    fields = {field.name for field in dataclasses.fields(TableLayout)}
     of_the_model = {"preparation", "to_predict"}
     assert fields - {"first_row"} - of_the_model == set(LAYOUT) == set(KINDS["parquet"].options())
 

@@ -10,7 +10,8 @@ import pytest
 from PIL import Image
 
 import credibly as cr
-from credibly.data.splits import CALIBRATION, TEST, TRAIN
+
+TRAIN, TEST, CALIBRATION = 0, 1, 2  # what `split` says of a row
 
 
 def load(path, **options):
@@ -141,7 +142,7 @@ def test_parquet_holds_lists_and_image_bytes(tmp_path):
 
 def test_parquet_that_is_none_is_named(tmp_path):
     (tmp_path / "x.parquet").write_bytes(b"nothing")
-    with pytest.raises(cr.InputError, match=r"x\.parquet must be Parquet"):
+    with pytest.raises(cr.InputError, match=r"x\.parquet must be complete Parquet"):
         load(tmp_path / "x.parquet")
 
 

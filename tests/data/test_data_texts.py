@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import credibly as cr
-from credibly.data import Data
+from credibly.data import Data, SparseRows
 from credibly.data.loading import load_texts
-from credibly.data.token_rows import SparseRows, TokenRows
+from credibly.data.token_rows import TokenRows
 
 TEXTS = [
     "a plain comment",

@@ -5,14 +5,16 @@ import csv
 import importlib.util
 import json
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
 from layout_makers import make_vqa
 
 import credibly as cr
-from credibly.metrics.vqa import answer_accuracy, count_accuracy, normalize_answer, vqa_accuracy
 from credibly.papers import vqa_counts
+from credibly.papers.datasets.regions import open_regions
+from credibly.papers.vqa import answer_accuracy, count_accuracy, normalize_answer, vqa_accuracy
 
 IMAGES = (10, 11, 12)
 csv.field_size_limit(sys.maxsize)
@@ -220,12 +222,45 @@ def test_broken_regions_are_named(case, folder, tmp_path):
         cr.data.load(f"vqa:{folder}", regions=str(tmp_path / "x.tsv"))
 
 
+@pytest.mark.parametrize("layout", ["rows", "groups"])
+def test_damaged_hdf5_is_read_or_refused(layout, folder, tmp_path):
+    pytest.importorskip("h5py", reason="h5py is not installed here; `make test-text` has it")
+    write_hdf5(tmp_path / "x.h5", layout)
+    whole, refused = (tmp_path / "x.h5").read_bytes(), []
+    for place in range(0, min(4000, len(whole)), 16):
+        (tmp_path / "x.h5").write_bytes(whole[:place] + b"\xff" * 8 + whole[place + 8 :])
+        try:
+            source = open_regions(tmp_path / "x.h5")
+            for name in source.names:
+                source.read(name)
+        except cr.InputError as error:
+            refused.append(str(error))
+    assert refused
+    assert all(message.startswith(str(tmp_path / "x.h5")) for message in refused)
+
+
 def test_files_that_share_an_image_are_refused(folder, tmp_path):
     (tmp_path / "r").mkdir()
     for name in ("a.tsv", "b.tsv"):
         write_tsv(tmp_path / "r" / name)
     with pytest.raises(cr.InputError, match=r"b\.tsv: image 10 is also in .*a\.tsv; each image"):
         cr.data.load(f"vqa:{folder}", regions=str(tmp_path / "r"))
+
+
+def test_memory_does_not_grow_with_the_features(tmp_path):
+    sizes, peaks = [], []
+    for images in (20, 80):
+        file = tmp_path / f"{images}.tsv"
+        write_tsv(file, width=256, images=range(images))
+        tracemalloc.start()
+        source = open_regions(file)
+        for name in source.names:
+            source.checked(name)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        sizes.append(file.stat().st_size)
+    # What grows is the index: a name and an offset per image.
+    assert peaks[1] - peaks[0] < 0.02 * (sizes[1] - sizes[0])
 
 
 def test_features_of_another_shape_are_named(folder, tmp_path):

@@ -107,7 +107,7 @@ def test_several_labels_per_row_are_refused():
         Coverage().fit(probabilities, matrix)
     with pytest.raises(InputError, match=r"class indices .* must lie in \[0, 7\]"):
         Coverage().fit(probabilities, np.full(20, 8))
-    with pytest.raises(InputError, match="`targets` must be class indices"):
+    with pytest.raises(InputError, match="shapes must agree"):
         Coverage().fit(probabilities, classes[:5])
 
 

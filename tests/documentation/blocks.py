@@ -1,9 +1,10 @@
 """Code blocks of a Markdown page, and how they are run.
 
-Blocks of `python` and `bash` are run in order, in one folder and with one set of names per page;
-`credibly serve` until its first page has come. Blocks of `console` are run, too, and must show what
-the page shows. A block directly below `<!-- not run: why -->` is not run. `text` is not code; every
-other language must be marked.
+Blocks of `python`, `bash` and `javascript` are run in order, in one folder, Python with one set of
+names per page. `credibly serve` gets a free port, which takes the place of 8000 in the blocks below
+it, and runs until the next one or `stop`. Blocks of `console` are run, too, and must show what the
+page shows. A block below `<!-- not run: why -->` is not run. `text` is not code; every other
+language must be marked.
 
 A block of `text` directly below `<!-- prints -->` is what the block above it prints: `agrees`
 compares the two, and `refreshed` writes it anew (`make outputs`). `<!-- prints: 12 lines -->` shows
@@ -16,14 +17,16 @@ import dataclasses
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
+import textwrap
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-RUN = ("python", "bash", "console")
+RUN = ("python", "bash", "console", "javascript")
 FENCE = re.compile(r"^( *)```(\S*)[^\n]*\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
 MARK = re.compile(r"<!-- not run: (\S.*?) -->\s*\Z", re.DOTALL)
 PRINTS = re.compile(r"<!-- prints(?:: (\d+) lines)? -->\s*\Z")
@@ -37,7 +40,24 @@ MASKS = (
 """What differs from one machine to another, or with the width of a terminal."""
 
 NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
+WIDTH = 86
+"""Characters of a line that fit the column of a page."""
+
 SHELL = re.compile(r"[|&;<>$`*]|^(?!credibly )", re.MULTILINE)
+
+
+_server: tuple[subprocess.Popen[str], str] | None = None
+"""The server that a page started last, and its port."""
+
+
+def stop() -> None:
+    """Stop the server of a page, if one runs."""
+    global _server
+    if _server is not None:
+        process, _ = _server
+        process.terminate()
+        process.communicate()
+        _server = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,12 +98,17 @@ def read(path: Path) -> list[Block]:
 
 
 def shown_lines(printed: str, limit: int | None) -> str:
-    """Return what a page shows of an output: whole lines, at most ``limit`` of them."""
+    """Return what a page shows of an output: at most ``limit`` lines, long sentences wrapped."""
     lines = [line.rstrip() for line in printed.strip("\n").splitlines()]
     lines = [line for k, line in enumerate(lines) if line or (k and lines[k - 1])]
     if limit is not None and len(lines) > limit:
         lines = [*lines[:limit], "…"]
+    lines = [line if re.search("  |─", line) else _wrapped(line) for line in lines]  # but tables
     return "\n".join(lines).strip("\n") + "\n"
+
+
+def _wrapped(line: str) -> str:
+    return textwrap.fill(line, WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
 def agrees(shown: str, printed: str) -> bool:
@@ -130,6 +155,9 @@ def run(block: Block, names: dict[str, Any], page: str, captured: Callable[[], s
         captured: returns what was printed since its last call.
     """
     where = f"{page}, line {block.line}"
+    if _server is not None:
+        code = block.code.replace("http://127.0.0.1:8000", f"http://127.0.0.1:{_server[1]}")
+        block = dataclasses.replace(block, code=code)
     if block.language == "python":
         # Lines before the block, so that a traceback names the line of the page.
         captured()
@@ -142,6 +170,15 @@ def run(block: Block, names: dict[str, Any], page: str, captured: Callable[[], s
             assert code == 0, f"{where}: {command}\n{shown}"
             printed.append(shown)
         return "\n".join(printed)
+    if block.language == "javascript":
+        node = shutil.which("node")
+        if node is None:  # nothing to compare
+            return block.prints or ""
+        done = subprocess.run(
+            [node, "--input-type=module"], input=block.code, capture_output=True, text=True
+        )
+        assert done.returncode == 0, f"{where}: {done.stderr}"
+        return done.stdout
     if block.language == "console":
         for command, expected in _transcript(block.code):
             _, shown = _command(command, captured)
@@ -164,7 +201,7 @@ def _command(command: str, captured: Callable[[], str]) -> tuple[int, str]:
     words = shlex.split(command, comments=True)
     captured()
     if words[:2] == ["credibly", "serve"]:
-        return _served(words[2:])
+        return serve(words[2:])
     if words[0] == "credibly" and "\n" not in command.strip():
         try:
             code = main(words[1:])
@@ -178,26 +215,23 @@ def _command(command: str, captured: Callable[[], str]) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def _served(words: list[str]) -> tuple[int, str]:
-    """Serve on a free port, ask for the first page, and stop."""
+def serve(words: list[str]) -> tuple[int, str]:
+    """Serve on a free port, and ask for the first page."""
+    global _server
+    stop()
     code = "import sys; from credibly.cli import main; sys.exit(main(sys.argv[1:]))"
     command = [sys.executable, "-c", code, "serve", *words, "--port", "0"]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as server:
-        assert server.stdout is not None
-        printed = ""
-        try:
-            for line in server.stdout:  # until the address, or the end of a server that refuses
-                printed += line
-                if line.startswith("http://127.0.0.1:"):
-                    break
-            else:
-                return 1, printed
-            with urllib.request.urlopen(line.split()[0], timeout=60) as answer:
-                return 0 if answer.status == 200 else 1, printed
-        finally:
-            server.terminate()
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert process.stdout is not None
+    printed = ""
+    for line in process.stdout:  # until the address, or the end of a server that refuses
+        printed += line
+        if found := re.match(r"http://127\.0\.0\.1:(\d+)\S*", line):
+            _server = process, found[1]
+            with urllib.request.urlopen(found[0], timeout=60) as answer:
+                return 0 if answer.status in (200, 202) else 1, printed  # 202: still reading
+    process.communicate()
+    return 1, printed
 
 
 def _transcript(code: str) -> list[tuple[str, str]]:

@@ -12,7 +12,12 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "users"))
 import blocks
+import tasks
+
+from credibly import Predictions, compare
+from credibly.cli import COMMANDS, demo, main
 
 ROOT = Path(__file__).parents[2]
 SETUP = Path(__file__).parent / "pages"
@@ -22,10 +27,10 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
 PAGES += sorted(path for path in (ROOT / "docs").rglob("*.md"))
 BLOCKS = {str(path.relative_to(ROOT)): blocks.read(path) for path in PAGES}
 ON_THEIR_OWN = ("README.md", "docs/start.md", "docs/tutorials/")
+"""Pages whose code must run as it stands, without a setup."""
+
 REFRESH = os.environ.get("CREDIBLY_OUTPUTS") == "write"
 """Write what blocks print into the pages instead of comparing: `make outputs`."""
-
-"""Pages whose code must run as it stands, without a setup."""
 
 
 def _names(page: str) -> dict[str, Any]:
@@ -34,6 +39,12 @@ def _names(page: str) -> dict[str, Any]:
     names = runpy.run_path(str(SETUP / "world.py"))
     own = SETUP / f"{Path(page).stem}.py"
     return runpy.run_path(str(own), names) if own.exists() else names
+
+
+@pytest.fixture(autouse=True)
+def no_server_is_left():
+    yield
+    blocks.stop()
 
 
 @pytest.mark.parametrize(
@@ -54,9 +65,48 @@ def test_the_blocks_of_the_page_run(page, tmp_path, monkeypatch, capfd):
         now = blocks.shown_lines(printed, block.limit)
         if not REFRESH:
             assert blocks.agrees(block.prints, now), f"{page}:{block.line}: `make outputs`\n{now}"
+    for task in tasks.TASKS.get(page, ()):
+        task(names)
     if REFRESH and outputs:
         text = path.read_text(encoding="utf-8")
         path.write_text(blocks.refreshed(text, outputs), encoding="utf-8")
+
+
+START = ROOT / "docs" / "start.md"
+DEMO = re.compile(r"(<!-- what the demo prints -->\n```text\n)(.*?)(?=```)", re.DOTALL)
+
+
+def test_the_start_page_has_the_words_that_the_demo_prints(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    small = [] if REFRESH else ["--rows", "300", "--epochs", "1"]
+    assert main(["demo", "--quiet", *small]) == 0
+    printed = blocks.shown_lines(capfd.readouterr().out.rpartition("\n\n")[0], None)  # no seconds
+    if REFRESH:
+        page = DEMO.sub(lambda found: found[1] + printed, START.read_text(encoding="utf-8"))
+        START.write_text(page, encoding="utf-8")
+
+    def words(text: str) -> list[str]:
+        return re.sub(r"(asl|bce|bce\+twl)-seed0|right|wrong|[\d.,%─]+", "", text).split()
+
+    shown = DEMO.search(START.read_text(encoding="utf-8"))
+    assert shown is not None
+    assert words(shown[2]) == words(printed), "`make outputs`"
+    assert Path("demo/report.html").stat().st_size > 10_000
+    assert Predictions.read("demo/runs/asl-seed0/predictions.parquet").scores is not None
+
+
+def test_the_start_page_has_the_numbers_of_the_demo(tmp_path):
+    """One loss of three, because that takes half a minute."""
+    recipe = demo.recipe(demo.Options())
+    scenery = {"n": demo.Options().rows, "clutter": demo.CLUTTER}
+    found = compare(
+        "digits", tmp_path, ["bce+twl"], seeds=1, recipe=recipe, data_options=scenery, threads=1
+    )
+    row = re.search(r"^ +bce\+twl (.*)$", START.read_text(encoding="utf-8"), re.MULTILINE)
+    assert row is not None
+    shown = re.findall(r"(?<!±)\d\.\d+", row[1])
+    values = [found.losses["bce+twl"][name]["mean"] for name in demo.COLUMNS]
+    assert [float(number) for number in shown] == pytest.approx(values, abs=1.001e-4)
 
 
 def test_outputs_are_compared_to_the_last_printed_digit():
@@ -90,7 +140,7 @@ def test_most_blocks_are_run():
     assert sum(block.is_run for block in code) > 0.75 * len(code)
 
 
-USE = re.compile(r"credibly ([a-z]+)\b([^\n]*(?:\\?\n +[^\n]*)*)")
+USE = re.compile(r"credibly ([a-z]+)\b([^\n]*(?:\\?\n +(?! |credibly )[^\n]*)*)")
 
 
 def _uses() -> set[tuple[str, str]]:
@@ -106,8 +156,6 @@ def _uses() -> set[tuple[str, str]]:
 
 @pytest.mark.parametrize("command", sorted({command for command, _ in _uses()}))
 def test_options_that_are_only_shown_exist(command, capsys):
-    from credibly.cli import COMMANDS, main
-
     assert command in COMMANDS
     # Options of a reader are listed where the command names its data.
     code = [block.code for found in BLOCKS.values() for block in found if not block.is_run]

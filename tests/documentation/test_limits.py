@@ -14,8 +14,12 @@ PAGES = {
     for path in sorted(DOCS.rglob("*.md"))
 }
 GENERATED = ("::: credibly", "python -m benchmarks.preset_page")
-WRITTEN = {page: text for page, text in PAGES.items() if not any(g in text for g in GENERATED)}
-"""Every page but those generated from docstrings and presets."""
+WRITTEN = {
+    page: text.partition("{#as-printed}")[0]
+    for page, text in PAGES.items()
+    if not any(g in text for g in GENERATED)
+}
+"""Every page but those generated from docstrings and presets, without what the papers print."""
 
 IN_ALL, ON_A_PAGE, IN_A_PARAGRAPH, IN_THE_MENU = 40_000, 3_000, 100, 25
 ON_PAGES_OF = {"papers": 2_500, "benchmarks": 1_500}

@@ -4,6 +4,10 @@ import re
 from pathlib import Path
 
 import pytest
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.datasets import make_multilabel_classification
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.naive_bayes import GaussianNB
 
 ROOT = Path(__file__).parents[2]
 RECORD = ROOT / "benchmarks" / "results"
@@ -55,3 +59,27 @@ def test_every_network_among_the_peers_is_said_to_be_uncalibrated():
     for peer in named[1].split(", "):
         assert peer in rows
         assert f"{peer}, calibrated" not in rows
+
+
+def test_scikit_learn_calibrates_a_matrix_one_label_at_a_time():
+    X, Y = make_multilabel_classification(60, n_classes=3, random_state=0)
+    one = CalibratedClassifierCV(GaussianNB(), cv=2)
+    assert OneVsRestClassifier(one).fit(X, Y).predict_proba(X).shape == (60, 3)
+    with pytest.raises(ValueError, match="1d array"):
+        one.fit(X, Y)
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    header = re.search(r"^\| task \| (.*) \|$", readme, re.MULTILINE)
+    row = re.search(r"^\| calibrators \| (.*) \|$", readme, re.MULTILINE)
+    assert header is not None
+    assert row is not None
+    cells = dict(zip(header[1].split(" | "), row[1].split(" | "), strict=True))
+    (said,) = (cell for name, cell in cells.items() if name.startswith("scikit-learn"))
+    assert said == "one label at a time"
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/start.md", "docs/guide/training.md"])
+def test_the_first_example_uses_a_loss_that_the_measurements_support(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    first = re.search(r"```python\n(.*?)```", text, re.DOTALL)
+    assert first is not None
+    assert "lpr" not in first[1]

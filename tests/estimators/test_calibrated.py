@@ -17,6 +17,7 @@ from sklearn.multioutput import ClassifierChain, MultiOutputClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import check_estimator
 
 import credibly as cr
@@ -56,9 +57,7 @@ def uncalibrated(estimator, X, Y, rows):
 
 
 def test_scikit_learn_s_own_checks_pass():
-    results = check_estimator(
-        CalibratedMultiLabel(cv=3, method="affine"), on_fail=None, on_skip=None
-    )
+    results = check_estimator(CalibratedMultiLabel(), on_fail=None, on_skip=None)
     assert len(results) > 50
     failed = {r["check_name"]: r["exception"] for r in results if r["status"] == "failed"}
     assert failed == {}
@@ -268,3 +267,25 @@ def test_folds_ignore_unknown_labels_and_repeat_with_their_seed():
     assert one == two
     with pytest.raises(InputError, match="at most the number of rows, 2"):
         next(splitter.split(Y[:2], Y[:2]))
+
+
+@pytest.mark.parametrize("inner", [LinearSVC(), LogisticRegression()], ids=["svc", "logistic"])
+def test_labels_that_hardly_vary_get_their_rate(many, inner):
+    X, Y = many[0][:300], many[1][:300].copy()
+    Y[:, 1], Y[:, 2], Y[:, 3] = 0, np.arange(300) == 7, 1
+    response = "decision_function" if isinstance(inner, LinearSVC) else "predict_proba"
+    fitted = CalibratedMultiLabel(inner, response=response, cv=3).fit(X, Y)
+    estimates = fitted.predict_proba(X)
+    assert estimates[:, 1:3].max() < 0.1
+    assert estimates[:, 3].min() > 0.9
+    assert nll(estimates[:, :1], Y[:, :1]) < nll(np.full((300, 1), Y[:, 0].mean()), Y[:, :1])
+
+
+def test_a_data_frame_of_one_column_is_one_label(many):
+    X, Y = many[0][:300], pd.DataFrame({"fork": many[1][:300, 0]})
+    for estimator in (CalibratedMultiLabel(cv=3), cr.CredibleClassifier(model="linear")):
+        fitted = estimator.fit(X, Y)
+        assert list(fitted.classes_) == ["fork"]
+        assert getattr(fitted, "run_", None) is None or fitted.run_.labels == ["fork"]
+        assert fitted.predict_proba(X).shape == fitted.predict(X).shape == (300, 1)
+        assert nll(fitted.predict_proba(X), Y.to_numpy()) < 0.6

@@ -14,10 +14,13 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import check_estimator
+from sklearn.utils.estimator_checks import check_estimator, check_estimator_sparse_tag
 
 import credibly as cr
 from credibly import CredibleClassifier, InputError
+from credibly.train import Network
+
+MODELS = ("linear", "mlp", "forest", "boosting", "auto")
 
 ESTIMATORS = {
     "linear": CredibleClassifier(model="linear", l2=1.0),
@@ -34,9 +37,9 @@ def many():
     return X, Y
 
 
-@pytest.mark.parametrize("name", ["linear", "mlp"])
-def test_scikit_learn_s_own_checks_pass(name):
-    estimator = ESTIMATORS[name]
+@pytest.mark.parametrize("model", ["linear", "mlp", "boosting"])  # others take a minute
+def test_scikit_learn_s_own_checks_pass(model):
+    estimator = ESTIMATORS.get(model) or CredibleClassifier(model=model)
     results = check_estimator(estimator, on_fail=None, on_skip=None)
     assert len(results) > 50
     failed = {r["check_name"]: r["exception"] for r in results if r["status"] == "failed"}
@@ -47,6 +50,11 @@ def test_scikit_learn_s_own_checks_pass(name):
         "check_array_api_input",
         "check_classifiers_multilabel_output_format_decision_function",
     }
+
+
+@pytest.mark.parametrize("model", ["linear", "forest", "boosting"])
+def test_the_tag_says_whether_sparse_rows_are_taken(model):
+    check_estimator_sparse_tag("classifier", CredibleClassifier(model=model))
 
 
 @each
@@ -73,6 +81,67 @@ def test_without_calibration_bce_is_logistic_regression():
         np.testing.assert_allclose(
             fitted.predict_proba(X)[:, label], peer.predict_proba(clipped)[:, 1], atol=1e-4
         )
+
+
+def test_a_row_of_weight_two_counts_as_two_rows():
+    generator = np.random.default_rng(0)
+    Z = generator.normal(size=(150, 4))
+    odds = np.vstack([Z, Z]) @ generator.normal(size=(4, 3))
+    X, Y = np.vstack([Z, Z]), (odds + generator.normal(size=odds.shape) > 0).astype(int)
+    weights = np.repeat([1, 2], 150)
+    # The second half once more leaves means and deviations of the features as they are.
+    repeated = np.r_[:300, 150:300]
+    for loss in ("bce", "asl"):
+        model = CredibleClassifier(loss, model="linear", l2=20.0)
+        weighted = clone(model).fit(X, Y, sample_weight=weights)
+        twice, plain = clone(model).fit(X[repeated], Y[repeated]), clone(model).fit(X, Y)
+        layers = [each.run_.model.head.weight.detach().numpy() for each in (weighted, twice, plain)]
+        np.testing.assert_allclose(layers[0], layers[1], atol=2e-4)
+        assert np.abs(layers[0] - layers[2]).max() > 1e-2
+
+
+@pytest.mark.parametrize(
+    "model", [*MODELS, Network(model="linear", epochs=20)], ids=[*MODELS, "by steps"]
+)
+def test_weights_make_up_for_rows_that_were_drawn_too_rarely(model):
+    noise = np.random.default_rng(0)
+    X = noise.normal(size=(1000, 3))
+    Y = (X @ noise.normal(size=(3, 2)) + 2 * noise.normal(size=(1000, 2)) > 0).astype(int)
+    drawn = np.flatnonzero((Y[:600, 0] == 0) | (np.arange(600) % 4 == 0))
+    weights = np.where(Y[drawn, 0], 4.0, 1.0)
+    options = {"budget": "3s"} if model == "auto" else {}
+    if model == "mlp":
+        options = {"epochs": 10, "learning_rate": 1e-2, "hidden": 16}
+
+    def estimates(rows, weights=None):
+        fitted = CredibleClassifier(model=model, **options)
+        fitted.fit(X[rows], np.where(rows < 600, 0, 1)[:, None] ^ Y[rows], sample_weight=weights)
+        return fitted.predict_proba(X[600:]), fitted.predict_sets(X[600:], average_size=1).mean()
+
+    weighted, size = estimates(drawn, weights)
+    plain, _ = estimates(drawn)
+    rate = Y[600:, 0].mean()
+    assert abs(weighted[:, 0].mean() - rate) < 0.07
+    assert plain[:, 0].mean() < rate - 0.1
+    assert size == pytest.approx(0.5, abs=0.12)
+    # Rows of weight 0, which say the opposite, and a factor on all weights change no bit.
+    with_others, _ = estimates(np.r_[drawn, 600:660], np.r_[4 * weights, np.zeros(60)])
+    np.testing.assert_array_equal(with_others, weighted)
+
+
+def test_what_weights_cannot_do_is_said(many):
+    X, Y = many
+    weights = np.arange(1, 601)
+    for loss in ("quasibinary", "twl", "spa+twl"):
+        with pytest.raises(InputError, match=r"`sample_weight`\) need a loss that takes rows one"):
+            CredibleClassifier(loss, model="mlp").fit(X, Y, sample_weight=weights)
+    with pytest.raises(ValueError, match="non-zero"):
+        CredibleClassifier().fit(X, Y, sample_weight=0 * weights)
+    with pytest.raises(InputError, match="got weights"):
+        CredibleClassifier(model="linear").fit(X, Y, weights=weights)
+    fitted = CredibleClassifier(model="linear", l2=1.0).fit(X, Y, sample_weight=weights)
+    with pytest.raises(InputError, match="`guarantee` holds for rows of equal weight"):
+        fitted.predict_sets(X, average_size=2, guarantee="expected")
 
 
 def test_calibration_lowers_the_log_loss_of_a_loss_whose_scores_are_off(many):
@@ -251,7 +320,7 @@ def test_auto_compares_models_and_is_the_same_again(many):
     assert np.array_equal(first.predict_proba(X), second.predict_proba(X))
 
 
-@pytest.mark.parametrize("model", ["linear", "mlp", "forest", "boosting", "auto"])
+@pytest.mark.parametrize("model", MODELS)
 def test_few_rows_and_one_class_train(model, many):
     X, Y = many
     estimator = CredibleClassifier(model=model)

@@ -28,8 +28,8 @@ SERVER.set_forkserver_preload(
             f"credibly.{package}"
             for package in ("calibrate", "decide", "metrics", "models", "retrieve")
         ),
-        *(f"credibly.data.{name}" for name in ("loading", "npz", "target_columns")),
-        "credibly.app.report.page",
+        *(f"credibly.data.{name}" for name in ("loading", "npz", "rows")),
+        "credibly.app.report",
         *(f"credibly.train.{name}" for name in ("fitting", "prediction")),
         *("accelerate", "jinja2", "matplotlib.backends.backend_svg", "matplotlib.figure"),
         *("numba.core.typing.arraydecl", "numba.cpython.randomimpl", "numba.np.arrayobj"),

@@ -23,8 +23,8 @@ from fault_storage import FailingDisk, PowerLoss
 from credibly import Predictions, decide, retrieve
 from credibly.files import write_json
 from credibly.predictions import Writer
-from credibly.predictions.completeness import shard_metadata, shard_name
-from credibly.train.callbacks import Log
+from credibly.predictions.dataset import shard_metadata, shard_name
+from credibly.train.callbacks import Callback, Log
 from credibly.train.checkpoint import Checkpoint, read_tensors
 from credibly.train.checkpoint import write as write_checkpoint
 from credibly.train.run_folder import write_toml
@@ -58,9 +58,9 @@ def _checkpoints(folder: Path, version: int) -> None:
 
 
 def _log(folder: Path, version: int) -> None:
-    log = Log(folder)
+    log = Log(folder, False, Callback())
     for epoch in (1, 2, 3):
-        log.add({"epoch": epoch, "loss": float(version)})
+        log.on_epoch({"epoch": epoch, "loss": float(version)})
 
 
 def _joint(folder: Path, version: int) -> None:

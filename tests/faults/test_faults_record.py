@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -20,3 +21,22 @@ def test_the_page_has_the_table_of_the_records(page, made):
     assert found[1].strip() == made(read_records(RECORDS)), (
         "run `python tests/faults/chaos.py --table tests/faults/records`"
     )
+
+
+def test_the_page_has_the_counts_of_this_version():
+    page = (ROOT / "docs/benchmarks/reliability.md").read_text(encoding="utf-8")
+    record = json.loads((RECORDS / "version-0.3.json").read_text(encoding="utf-8"))
+    kills, errors, losses = (
+        sum(found["faults"] for found in record[attack].values())
+        for attack in ("kill", "error", "power")
+    )
+    assert f"{kills} kills, {errors} failing operations, {losses} power losses" in page
+    load = json.loads((ROOT / "benchmarks/results/load.json").read_text(encoding="utf-8"))
+    assert (load["minutes"], load["wrong"]) == (30, 0)
+    assert f"{load['answered']:,} requests in 30 minutes" in page
+    assert f"{load['busy']} told to come back" in page
+    fuzzed = json.loads((ROOT / "fuzz/record.json").read_text(encoding="utf-8"))
+    targets = {path.stem for path in (ROOT / "fuzz/targets").glob("[a-z]*.py")}
+    assert set(fuzzed) == targets
+    assert min(fuzzed.values()) >= 10_000
+    assert f"{sum(fuzzed.values()):,} executions over {len(targets)} targets" in page

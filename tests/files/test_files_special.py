@@ -74,7 +74,7 @@ def test_whether_an_output_can_be_written_is_known_before_the_work(tmp_path):
     out_can_be_written(tmp_path / "run", folder=True)
     with pytest.raises(cr.InputError, match=r"`out` must be a folder to write; .*file is a file"):
         out_can_be_written(tmp_path / "file", folder=True)
-    with pytest.raises(cr.InputError, match=r"in a folder; .*file is no folder"):
+    with pytest.raises(cr.InputError, match=r"in a folder; .*file is not a folder"):
         out_can_be_written(tmp_path / "file" / "below")
     assert os.listdir(tmp_path) == ["file"]
 

@@ -134,7 +134,7 @@ def test_the_card_parses_and_its_table_has_every_stage(tmp_path):
     card = hub.ModelCard(text)
     assert card.data.base_model == "a/b"
     measured = {each.metric_name: each.metric_value for each in card.data.eval_results}
-    assert measured["NLL"] == pytest.approx(result.stages["+ affine"]["NLL"], abs=1e-4)
+    assert measured["NLL"] == pytest.approx(list(result.stages.values())[-1]["NLL"], abs=1e-4)
     for stage, numbers in result.stages.items():
         assert f"| {stage} | {numbers['NLL']:.4f}" in text
     entries = [line.split("|") for line in text.splitlines() if line.startswith("| 0.")]
@@ -147,3 +147,41 @@ def test_outputs_without_logits_and_batches_without_labels_are_refused():
         function({"hidden": torch.zeros(1, 2)}, torch.zeros(1, 2))
     with pytest.raises(InputError, match="must hold 'labels'"):
         function({"logits": torch.zeros(1, 2)}, None)
+
+
+def test_the_pipeline_gives_calibrated_probabilities_by_name(tmp_path):
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    words = {"[UNK]": 0, "[PAD]": 1, "dog": 2, "cat": 3, "fork": 4}
+    made = Tokenizer(models.WordLevel(words, unk_token="[UNK]"))
+    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=made, unk_token="[UNK]", pad_token="[PAD]"
+    )
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = transformers.BertConfig(
+        vocab_size=5, intermediate_size=8, num_labels=3, pad_token_id=1, **sizes
+    )
+    model = transformers.BertForSequenceClassification(config).eval()
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=(300, 3))
+    labels = ["animal", "cutlery", "pet"]
+    result = cr.calibrate_scores(scores, rng.random((300, 3)) < 0.1, loss="asl", labels=labels)
+    huggingface.save(tmp_path / "tagger", model, result.pipeline, tokenizer)
+
+    huggingface.register()
+    tagger = transformers.pipeline("multi-label", model=str(tmp_path / "tagger"))
+    texts = ["dog and fork", "cat"]
+    found, alone = tagger(texts), tagger(texts[0])
+    assert tagger.model.config.id2label == dict(enumerate(labels))
+    for text, rows in zip(texts, found, strict=True):
+        with torch.no_grad():
+            logits = model(**tokenizer(text, return_tensors="pt")).logits.numpy()
+        expected = dict(zip(labels, result.pipeline.probabilities(logits)[0], strict=True))
+        assert {row["label"]: row["score"] for row in rows} == pytest.approx(expected, abs=1e-6)
+        assert rows == sorted(rows, key=lambda row: -row["score"])
+    assert alone == found[0]
+    assert tagger(texts[0], top_k=1) == alone[:1]
+    with pytest.raises(InputError, match="names of the labels"):
+        huggingface.save(tmp_path, model, cr.Pipeline("asl"))

@@ -31,7 +31,7 @@ def fits(tmp_path_factory):
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         result = subprocess.run(
             [sys.executable, "-W", "ignore", str(SCRIPT), str(processes), str(folder)],
-            capture_output=True, text=True, timeout=300, env=environment,
+            capture_output=True, text=True, timeout=1800, env=environment,
         )  # fmt: skip
         assert result.returncode == 0, result.stderr[-2000:]
         found[processes] = folder
@@ -54,7 +54,7 @@ def test_two_processes_write_what_one_writes(fits, loss):
 def test_the_pipeline_beside_maps_scores_to_the_probabilities_written(fits, loss):
     folder = fits[2] / loss
     predictions = cr.Predictions.read(folder / "predictions.parquet")
-    pipeline = cr.Pipeline.read(folder / "pipeline.json")
+    pipeline = cr.Pipeline.read(folder / "predictions.pipeline.json")
     np.testing.assert_allclose(
         pipeline.probabilities(predictions.scores), predictions.probabilities, atol=1e-6
     )
@@ -108,7 +108,7 @@ def test_what_would_fail_after_training_is_refused_before(tmp_path):
         trainer(tmp_path, callbacks=[Calibrate()]).fit(Plain(), loader(), loader())
     bad = Calibrate("bce", out=tmp_path / "p.parquet" / "x")
     (tmp_path / "p.parquet").write_text("a file")
-    with pytest.raises(InputError, match="is no folder"):
+    with pytest.raises(InputError, match="is not a folder"):
         trainer(tmp_path, callbacks=[bad]).fit(Plain(), loader(), loader())
     with pytest.raises(InputError, match="row numbers"):
         Module(torch.nn.Linear(2, 3), cr.losses.OnlineEstimation(4, 3, 1.0))

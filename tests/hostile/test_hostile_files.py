@@ -37,7 +37,7 @@ def _npz(path, **members):
 
 
 def read_probabilities(path):
-    return cr.Predictions.from_file(path, "probabilities")
+    return cr.Predictions.from_values(path, "probabilities")
 
 
 READERS = {"data": cr.data.load, "predictions": read_probabilities}
@@ -245,7 +245,7 @@ def test_a_parquet_file_of_countless_nulls_is_refused_unread(tmp_path, monkeypat
     assert path.stat().st_size < 20_000
     monkeypatch.setattr("credibly.checks._memory", lambda: 2**20)
     for read in (cr.data.load, read_probabilities):
-        with pytest.raises(cr.InputError, match="must fit into memory; 1,000,000 × 2"):
+        with pytest.raises(cr.InputError, match="must fit into memory; 2,000,000 would"):
             read(path)
 
 

@@ -15,7 +15,8 @@ from credibly.cli.command import resolve
 from credibly.train import recipe
 from credibly.train.recipes import from_table
 from credibly.train.run import empty_run, write_calibration, write_model
-from credibly.train.run_folder import read_toml, write_config
+from credibly.train.run_folder import write_config
+from credibly.untrusted.documents import read_toml
 
 SOURCE = Path(cr.__file__).parent
 

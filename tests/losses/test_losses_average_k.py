@@ -163,17 +163,6 @@ def test_selection_is_that_of_topk_where_nothing_ties(seed):
         assert set(largest_entries(vector, count).tolist()) == expected
 
 
-@pytest.mark.parametrize("length", [1000, 1003, 1023])
-def test_selection_reaches_the_end_behind_the_last_whole_block(length):
-    vector = torch.arange(length, dtype=torch.float32)
-    assert largest_entries(vector, 3).tolist() == [length - 3, length - 2, length - 1]
-
-
-def test_a_uniform_start_is_no_slower_than_any_other():
-    """All entries tie: the first ones are taken and only their blocks are looked into."""
-    assert largest_entries(torch.zeros(1_000_000), 5).tolist() == [0, 1, 2, 3, 4]
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

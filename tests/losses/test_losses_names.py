@@ -27,7 +27,29 @@ FOREIGN = {
     "gamma": (losses.Focal, "`gamma_pos` and `gamma_neg`"),
     "Tp": (losses.TwoWay, "`temperature_pos`"),
     "size_average": (losses.BCE, "`reduction="),
+    "alpha": (losses.Focal, r"`BCE\(pos_weight=alpha"),
+    "pos_weight": (losses.Asymmetric, r"`BCE\(pos_weight="),
+    "smoothing": (losses.Asymmetric, "soft targets"),
+    "sum_classes": (losses.BCE, "`reduction='rows'`"),
+    "target_threshold": (losses.BCE, "targets of 0 and 1"),
+    "weight": (losses.SPA, "Pass it with the scores"),
+    "label_smoothing": (losses.Softmax, "soft targets"),
+    "gama_neg": (losses.Asymmetric, "Did you mean 'gamma_neg'"),
 }
+
+
+def test_own_losses_may_have_arguments_of_these_names():
+    class Mine(losses.Focal):
+        def __init__(self, gamma: float = 2.0) -> None:
+            super().__init__(gamma, gamma)
+
+    assert Mine(gamma=3.0).gamma_pos == 3.0
+
+    class Passing(losses.SPA):
+        def __init__(self, **options: float) -> None:
+            super().__init__()
+
+    assert Passing(clip=1.0).reduction == "mean"
 
 
 @pytest.mark.parametrize("name", FOREIGN)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import gc
 import os
 
 import numpy as np
@@ -95,6 +96,8 @@ def work(rank, world, folder):
     found["fitted"] = fitted.normalizer.numpy()
     found |= gathered(rank, SIZES[world][0])
     np.savez(f"{folder}/{rank}.npz", **found)
+    gc.collect()  # models of DistributedDataParallel hold on to the group
+    dist.barrier()  # nobody leaves while another still speaks to it: gloo would abort
     dist.destroy_process_group()
 
 

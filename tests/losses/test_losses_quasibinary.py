@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import credibly as cr
-from credibly.losses.quasibinary import Quasibinary
+from credibly.losses import Quasibinary
 
 mp.mp.dps = 50
 

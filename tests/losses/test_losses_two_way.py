@@ -274,3 +274,26 @@ def test_the_term_by_name():
     torch.testing.assert_close(loss.log_odds(scores), cl.SPA().log_odds(scores))
     with pytest.raises(cr.InputError, match="no argument 'wieght' of 'twl'"):
         cl.from_name("spa+twl(wieght=0.3)")
+
+
+@pytest.mark.parametrize("ways", ["labels", "both"])
+def test_with_the_rest_of_a_large_batch_in_memory_columns_are_those_of_the_large_batch(ways):
+    scores, targets = batch()
+    small = scores[4:].clone().requires_grad_()
+    large = scores.clone().requires_grad_()
+    loss = TwoWay(ways=ways, memory=4)
+    for old in (slice(5, 7), slice(0, 1), slice(1, 4)):  # six rows: the oldest two are forgotten
+        loss(scores[old], targets[old])
+    found = loss(small, targets[4:])
+    expected = TwoWay(ways="labels")(large, targets)
+    if ways == "both":
+        expected = expected + TwoWay(ways="samples")(large[4:], targets[4:])
+    torch.testing.assert_close(found, expected)
+    found.backward()
+    expected.backward()
+    torch.testing.assert_close(small.grad, large.grad[4:])
+    alone = TwoWay(ways=ways)(small, targets[4:])
+    torch.testing.assert_close(loss.eval()(small, targets[4:]), alone)
+    assert not loss.state_dict()
+    with pytest.raises(cr.InputError, match="`memory` needs"):
+        loss.train()(small, targets[4:], torch.ones(3))

@@ -8,6 +8,7 @@ import torch
 from metric_cases import make_case
 
 from credibly import InputError, metrics
+from credibly.targets import Targets
 
 PROBABILITIES, TARGETS = make_case(rows=12, labels=4)
 KNOWN = (np.random.default_rng(1).random((12, 4)) < PROBABILITIES).astype(np.int8)
@@ -22,7 +23,9 @@ OF_PROBABILITIES = [
     metrics.summary,
 ]
 OF_SCORES = [
+    metrics.auroc,
     metrics.average_precision,
+    metrics.curves,
     metrics.sample_average_precision,
     metrics.mean_average_precision,
     metrics.ranking_loss,
@@ -34,6 +37,9 @@ OF_SETS = [
     metrics.precision,
     metrics.recall,
     metrics.f1,
+    metrics.jaccard,
+    metrics.mcc,
+    metrics.confusion,
     metrics.hamming,
     metrics.exact_match,
     metrics.set_coverage,
@@ -108,12 +114,9 @@ def test_targets_of_only_minus_and_plus_one_need_a_coding(metric):
     signed = np.where(KNOWN > 0, 1, -1)
     with pytest.raises(InputError, match=r"only −1 and \+1.*signed.*unknown"):
         metric(PROBABILITIES, signed)
-    assert repr(metric(PROBABILITIES, signed, coding="signed")) == repr(
-        metric(PROBABILITIES, KNOWN)
-    )
-    metric(PROBABILITIES, signed, coding="unknown")
-    with pytest.raises(InputError, match="must hold −1 for absent"):
-        metric(PROBABILITIES, KNOWN, coding="signed")
+    told = Targets.of(signed, coding="signed")
+    assert repr(metric(PROBABILITIES, told)) == repr(metric(PROBABILITIES, KNOWN))
+    metric(PROBABILITIES, Targets.of(signed, coding="unknown"))
 
 
 @of_sets
@@ -121,7 +124,7 @@ def test_sets_against_minus_and_plus_one_need_a_coding(metric):
     signed, sets = np.where(KNOWN > 0, 1, -1), PROBABILITIES > 0.5
     with pytest.raises(InputError, match=r"only −1 and \+1.*signed.*unknown"):
         metric(sets, signed)
-    assert metric(sets, signed, coding="signed") == metric(sets, KNOWN)
+    assert np.array_equal(metric(sets, Targets.of(signed, coding="signed")), metric(sets, KNOWN))
 
 
 @of_all
@@ -169,7 +172,7 @@ def test_other_options_are_checked():
         metrics.top_k_f1(PROBABILITIES, TARGETS, k=5)
     with pytest.raises(InputError, match="`over` must be one of"):
         metrics.mean_average_precision(PROBABILITIES, TARGETS, over="rows")
-    with pytest.raises(InputError, match="one count a label"):
+    with pytest.raises(InputError, match="one count per label"):
         metrics.coverage_by_frequency(PROBABILITIES > 0.5, TARGETS, np.array([1, 2]))
     with pytest.raises(InputError, match="between 0 and `trials`"):
         metrics.proportion_interval(5, 4)
@@ -193,5 +196,5 @@ def test_broken_values_spoil_no_memory():
     edges = np.arange(5) / 4
     kernels.add_to_bins(bad, np.ones((1, 6), np.int8), edges, 4.0, sums)
     assert not sums.any()
-    ranked = kernels.ranked_total(np.sort(bad[0]), np.array([5.0, np.nan]), 0.0, 0.0)
-    assert isinstance(ranked, float)
+    ranked = kernels.ranked_totals(np.sort(bad[0]), np.array([5.0, np.nan]), 0.0, 0.0)
+    assert len(ranked) == 2

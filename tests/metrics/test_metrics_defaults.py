@@ -64,4 +64,3 @@ def test_a_summary_has_the_defaults_of_its_accumulator_and_of_the_functions():
         mine = defaults(function)
         assert mine["min_count"] == defaults(metrics.Summary.numbers)["min_count"]
         assert mine["bins"] == made["bins"] == defaults(metrics.calibration_error)["bins"]
-    assert made["floor"] == defaults(metrics.log_loss)["floor"]

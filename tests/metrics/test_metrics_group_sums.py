@@ -5,7 +5,8 @@ import pytest
 
 from credibly.metrics import Summary, log_loss, summary_intervals
 from credibly.metrics import interval as interval_of
-from credibly.metrics.bootstrap import GroupSums
+from credibly.metrics.intervals import GroupSums
+from credibly.targets import Targets
 
 
 def rows_of(count, labels=6, seed=0, *, soft=False):
@@ -40,7 +41,7 @@ def sums_of(values, truth, *, soft=False, parts=1, groups=2000):
 @pytest.mark.parametrize("soft", [False, True])
 def test_widths_are_those_of_resampled_rows(soft):
     values, truth = rows_of(6000, soft=soft)
-    by_row = summary_intervals(values, truth, resamples=3000, coding="unknown")
+    by_row = summary_intervals(values, Targets(truth), resamples=3000)
     estimates = {name: each.estimate for name, each in by_row.items()}
     by_group = sums_of(values, truth, soft=soft).intervals(estimates, resamples=3000)
     assert set(by_group) == set(by_row)
@@ -62,7 +63,7 @@ def test_parts_of_the_rows_add_up(parts):
 def test_fewer_rows_than_groups_resample_each_row():
     values, truth = rows_of(300)
     found = sums_of(values, truth).intervals({"NLL": 0.0}, resamples=4000)["NLL"]
-    exact = interval_of(log_loss, values, truth, method="analytic", coding="unknown")
+    exact = interval_of(log_loss, values, Targets(truth), method="analytic")
     assert found.high - found.low == pytest.approx(exact.high - exact.low, rel=0.1)
 
 
@@ -70,9 +71,9 @@ def test_an_analytic_interval_takes_no_copies_of_the_matrix():
     import tracemalloc
 
     values, truth = rows_of(20_000, labels=100)
-    interval_of(log_loss, values[:100], truth[:100], method="analytic", coding="unknown")
+    interval_of(log_loss, values[:100], Targets(truth[:100]), method="analytic")
     tracemalloc.start()
-    interval_of(log_loss, values, truth, method="analytic", coding="unknown")
+    interval_of(log_loss, values, Targets(truth), method="analytic")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     # Decoding checks the targets once, in masks of a byte per entry; it was 12 copies.

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from metric_cases import CASES, make_case
 
 from credibly import metrics
+from credibly.targets import Targets
 
 
 def of_sets(metric, **options):
@@ -41,9 +42,9 @@ SCALARS = {
     "Brier": (metrics.brier, 0),
     "KL": (metrics.kl_to_truth, 0),
     "F1": (of_sets(metrics.f1), 1),
-    "samples F1": (of_sets(metrics.f1, average="samples", undefined=1.0), 1),
-    "mean of F1s": (of_sets(metrics.f1, average="mean_of_f1s", undefined=1.0), 1),
-    "F1 of means": (of_sets(metrics.f1, average="f1_of_means", undefined=1.0), 1),
+    "samples F1": (of_sets(metrics.f1, average="samples"), 1),
+    "mean of F1s": (of_sets(metrics.f1, average="mean_of_f1s"), 1),
+    "F1 of means": (of_sets(metrics.f1, average="f1_of_means"), 1),
     "precision": (of_sets(metrics.precision), 1),
     "recall": (of_sets(metrics.recall), 1),
     "hamming": (of_sets(metrics.hamming), 0),
@@ -92,12 +93,15 @@ def test_each_label_is_measured_on_its_own(metric):
         same(metric(probabilities[known, t : t + 1], targets[known, t : t + 1])[0], whole[t])
 
 
-@pytest.mark.parametrize(("metric", "best"), SCALARS.values(), ids=SCALARS.keys())
-def test_perfect_is_best(metric, best):
-    _, targets = CASES["unknown"]
+@pytest.mark.parametrize("name", SCALARS)
+def test_perfect_is_best(name):
+    metric, best = SCALARS[name]
+    probabilities, targets = CASES["unknown"]
+    if name in ("samples F1", "mean of F1s", "F1 of means"):  # 0 where nothing is present
+        rows, labels = ((targets > 0).any(axis) for axis in (1, 0))
+        probabilities, targets = (each[rows][:, labels] for each in (probabilities, targets))
     perfect = np.where(targets < 0, 0.5, targets)
     assert metric(perfect, targets) == pytest.approx(best, abs=1e-12)
-    probabilities, _ = CASES["unknown"]
     assert abs(metric(probabilities, targets) - best) > 0.01
 
 
@@ -164,9 +168,9 @@ def test_average_precision_depends_on_order_alone(data):
     n = data.draw(st.integers(1, 12))
     scores = np.array(data.draw(st.lists(st.integers(-4, 4), min_size=n, max_size=n)), float)
     targets = np.array(data.draw(st.lists(st.sampled_from([-1, 0, 1]), min_size=n, max_size=n)))
-    expected = metrics.average_precision(scores, targets, coding="unknown")
+    expected = metrics.average_precision(scores, Targets(targets))
     for rescaled in (scores * 1e300, scores**3 - 7, np.where(scores == 4, np.inf, scores)):
-        same(metrics.average_precision(rescaled, targets, coding="unknown"), expected)
+        same(metrics.average_precision(rescaled, Targets(targets)), expected)
     assert np.isnan(expected) or 0 < expected <= 1
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from credibly import InputError, metrics
-from credibly.metrics.ranges import RankCounts, RankPlan
-from credibly.metrics.ranking import precisions
-from credibly.metrics.zero_labels import ZeroLabels
+from credibly.metrics.ranking import RankCounts, RankPlan, aurocs, precisions
+from credibly.metrics.summaries import ZeroLabels
+from credibly.targets import Targets
 
 VALUES = {
     "probabilities": lambda g: g.random(2000),
@@ -21,19 +21,19 @@ VALUES = {
 
 
 def ranked(plan, values, targets):
-    """Average precision of each label, range after range."""
-    totals = np.zeros((values.shape[1], 2))
+    """Average precision and AUROC of each label, range after range."""
+    totals = np.zeros((values.shape[1], 4))
     for label in range(values.shape[1]):
         for part in range(plan.num_ranges(label)):
             some = plan.select(label, part, values[:, label], targets[:, label])
             totals[label] += plan.totals(label, part, *(each[:, None] for each in some))[0]
-    return precisions(totals)
+    return np.stack([precisions(totals), aurocs(totals)])
 
 
 @pytest.mark.parametrize("soft", [False, True])
 @pytest.mark.parametrize("kind", VALUES)
 @pytest.mark.parametrize("limit", [1, 37, 500, 10_000])
-def test_ranges_give_the_average_precision_of_the_whole(kind, limit, soft):
+def test_ranges_give_the_ranking_of_the_whole(kind, limit, soft):
     generator = np.random.default_rng(0)
     values = np.stack([VALUES[kind](generator) for _ in range(3)], 1).astype(np.float32)
     targets = generator.choice([0, 0, 0, 1, -1], values.shape).astype(np.int8)
@@ -47,7 +47,8 @@ def test_ranges_give_the_average_precision_of_the_whole(kind, limit, soft):
         counts.merge(some.state())
     plan = counts.plan(limit)
     assert (plan.num_ranges(0) > 1) == (limit < 1000 and kind != "one value")
-    expected = metrics.average_precision(values, targets, coding="unknown")
+    numbers = metrics.average_precision, metrics.auroc
+    expected = np.stack([each(values, Targets(targets)) for each in numbers])
     np.testing.assert_allclose(ranked(plan, values, targets), expected, rtol=1e-12)
     np.testing.assert_allclose(ranked(RankPlan.whole(3), values, targets), expected, rtol=1e-12)
 
@@ -58,7 +59,7 @@ def test_values_without_an_order_are_refused():
 
 
 def test_the_influence_of_cells_is_that_of_values_where_cells_hold_one_value_each():
-    from credibly.metrics.ranges import precision_influence
+    from credibly.metrics.ranking import rank_influence
 
     generator = np.random.default_rng(0)
     values = (generator.integers(0, 60, (400, 3)) / 64).astype(np.float32)
@@ -67,7 +68,7 @@ def test_the_influence_of_cells_is_that_of_values_where_cells_hold_one_value_eac
     counts = RankCounts(3)
     counts.update(values, targets)
     found = counts.influence().of_rows(values, targets)
-    np.testing.assert_allclose(found, precision_influence(values, targets), atol=1e-12)
+    np.testing.assert_allclose(found, rank_influence(values, targets), atol=1e-12)
     assert np.abs(found).max() > 1e-4
 
 

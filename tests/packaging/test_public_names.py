@@ -16,10 +16,10 @@ pytestmark = pytest.mark.skipif(
     not (ROOT / "docs").is_dir(), reason="the documentation is not here"
 )
 
-LIMIT = 232
+LIMIT = 213
 """Names in all ``__all__`` lists. Lower it when names go; 190 is the aim."""
 
-WITHOUT_EXAMPLE = 115
+WITHOUT_EXAMPLE = 36
 """Names that neither their docstring nor the documentation shows in code. Lower it likewise."""
 
 

@@ -38,7 +38,7 @@ class Command:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ({"state_dict": STATE, "hook": Command()}, "without anything that runs code"),
+        ({"state_dict": STATE, "hook": Command()}, "nothing that runs code"),
         ({"epoch": 3}, "must hold a state dict"),
         ([STATE], "must hold a state dict"),
     ],

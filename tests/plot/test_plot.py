@@ -97,3 +97,78 @@ def test_set_sizes_take_class_indices():
         return [[bar.get_height() for bar in group] for group in bars]
 
     assert heights(classes) == heights(matrix)
+
+
+def test_set_sizes_of_two_methods_stand_side_by_side_by_name():
+    sets = {"softmax": P > 0.5, "two heads": P > 0.2}
+    ax = plot.set_sizes(sets)
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == list(sets)
+    first, second = ([bar.get_height() for bar in group] for group in ax.containers)
+    assert first == np.bincount((P > 0.5).sum(1), minlength=len(first)).tolist()
+    assert second == np.bincount((P > 0.2).sum(1), minlength=len(second)).tolist()
+    left, right = (group[0] for group in ax.containers)
+    assert left.get_x() + left.get_width() == pytest.approx(right.get_x())
+
+
+def test_reliability_of_the_top_labels_draws_what_its_error_sums():
+    ax = plot.reliability(P, Y, bins=10, top=2)
+    x, y = (np.asarray(each) for each in ax.containers[0].lines[0].get_data())
+    counts = ax.child_axes[0].patches[0].get_data().values
+    counts = counts[counts > 0]
+    error = float((counts * np.abs(x - y)).sum() / counts.sum())
+    assert error == pytest.approx(metrics.top_k_calibration_error(P, Y, k=2, bins=10))
+
+
+def test_retrieval_takes_the_result_of_the_metric():
+    found = metrics.retrieval_map(P, Y, max_conditions=2)
+    drawn = plot.retrieval(found, name="ours").lines[-1].get_xydata()
+    assert drawn.tolist() == [[count, found.by_conditions[count]] for count in (1, 2)]
+
+
+def test_normalizers_of_runs_are_drawn_by_epoch(tmp_path):
+    rows = cr.data.load("synthetic", n=200)
+    names = ("quasibinary", "softmax")
+    for name in names:
+        recipe = cr.train.Network(model="mlp", loss=name, epochs=2, calibrate="none")
+        cr.train.fit(rows, recipe, folder=tmp_path / name)
+    logs = {name: cr.train.read_log(tmp_path / name / "log.jsonl") for name in names}
+    ax = plot.normalizer(logs)
+    for name, line in zip(names, ax.lines, strict=True):
+        assert line.get_label() == name
+        np.testing.assert_array_equal(line.get_xdata(), [1, 2])
+        assert line.get_ydata().tolist() == [epoch["log_normalizer"] for epoch in logs[name]]
+    with pytest.raises(cr.InputError, match="`log_normalizer` must be in every epoch of 'bce'"):
+        plot.normalizer({"bce": [{"epoch": 1}]})
+
+
+@pytest.mark.parametrize("name", ["reliability", "labels", "coverage", "retrieval", "pairs"])
+def test_every_plot_of_predictions_takes_objects_files_and_runs(tmp_path, name):
+    one = cr.Predictions.from_arrays(
+        probabilities=P, targets=Y, labels=list("abcd"), coding="unknown"
+    )
+    one.write(tmp_path / "predictions.parquet")
+
+    def points(source):
+        ax = np.ravel(getattr(plot, name)(source))[0]
+        mesh = [each.get_array() for each in ax.collections if each.get_array() is not None]
+        return [np.asarray(each) for each in (*mesh, *(line.get_ydata() for line in ax.lines))]
+
+    wanted = points(one)
+    for source in (tmp_path / "predictions.parquet", str(tmp_path)):
+        for drawn, expected in zip(points(source), wanted, strict=True):
+            np.testing.assert_array_equal(drawn, expected)
+
+
+def test_what_a_plot_lacks_is_told():
+    without = cr.Predictions.from_arrays(probabilities=P, labels=list("abcd"))
+    with pytest.raises(cr.InputError, match="these hold none"):
+        plot.reliability(without)
+    with pytest.raises(cr.InputError, match="`targets` must stand beside"):
+        plot.coverage(P)
+
+
+def test_the_normalizer_is_read_from_runs(tmp_path):
+    lines = [f'{{"epoch": {k}, "log_normalizer": {1 / k}}}' for k in (1, 2, 3)]
+    (tmp_path / "log.jsonl").write_text("\n".join(lines) + "\n")
+    ax = plot.normalizer({"quasibinary": tmp_path})
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), [1, 1 / 2, 1 / 3])

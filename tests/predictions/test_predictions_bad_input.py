@@ -47,7 +47,7 @@ def test_a_foreign_reader_complains_alike(change, message, tmp_path):
     path = tmp_path / "bad.parquet"
     pq.write_table(pa.table({**GOOD, **change}), path)
     with pytest.raises(InputError, match=f"bad.parquet: .*{message}"):
-        Predictions.from_file(path, "probabilities")
+        Predictions.from_values(path, "probabilities")
 
 
 def test_columns_that_a_predictions_file_needs(tmp_path):
@@ -57,7 +57,7 @@ def test_columns_that_a_predictions_file_needs(tmp_path):
         Predictions.read(path)
     pq.write_table(pa.table({"id": ["a"], "price": [3.5]}), path)
     with pytest.raises(
-        InputError, match=r"not a predictions file: .*columns: id, price.*from_file"
+        InputError, match=r"not a predictions file: .*columns: id, price.*from_values"
     ):
         Predictions.read(path)
     document = json.dumps({"version": "1.0", "labels": ["dog", "cat"]})
@@ -95,14 +95,14 @@ def test_files_that_are_not_there_or_hold_nothing(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"there is no file .*nowhere.parquet"):
         Predictions.read(tmp_path / "nowhere.parquet")
     with pytest.raises(FileNotFoundError, match=r"there is no file .*nowhere.npz"):
-        Predictions.from_file(tmp_path / "nowhere.npz", "probabilities")
+        Predictions.from_values(tmp_path / "nowhere.npz", "probabilities")
     with pytest.raises(InputError, match=r"must hold Parquet files \(\*.parquet\); it has none"):
         Predictions.read(tmp_path)
     pq.write_table(pa.table(GOOD).slice(0, 0), tmp_path / "none.parquet")
     with pytest.raises(InputError, match=r"none.parquet must have at least one row"):
         Predictions.read(tmp_path / "none.parquet")
     with pytest.raises(InputError, match=r"none.parquet: must have at least one row"):
-        Predictions.from_file(tmp_path / "none.parquet", "probabilities")
+        Predictions.from_values(tmp_path / "none.parquet", "probabilities")
 
 
 def test_parts_with_other_labels_are_named(tmp_path):
@@ -133,7 +133,7 @@ CSV_FILES = {
 def test_bad_csv_files_are_explained(text, message, tmp_path):
     (tmp_path / "bad.csv").write_text(text)
     with pytest.raises(InputError, match=rf"bad.csv:? .*{message}"):
-        Predictions.from_file(tmp_path / "bad.csv", "probabilities")
+        Predictions.from_values(tmp_path / "bad.csv", "probabilities")
 
 
 def _npz(path: Path, **arrays: np.ndarray) -> Path:
@@ -145,26 +145,26 @@ def test_bad_npz_files_are_explained(tmp_path):
     path = tmp_path / "bad.npz"
     flat = np.zeros(3)
     with pytest.raises(InputError, match=r"bad.npz: must hold an array `scores`.*holds scores \(3"):
-        Predictions.from_file(_npz(path, scores=flat), "probabilities")
+        Predictions.from_values(_npz(path, scores=flat), "probabilities")
     probabilities = np.full((2, 2), 0.5)
     with pytest.raises(InputError, match=r"`ids` must have 2 rows, as the others; got 3"):
-        Predictions.from_file(_npz(path, probabilities=probabilities, ids=flat), "probabilities")
+        Predictions.from_values(_npz(path, probabilities=probabilities, ids=flat), "probabilities")
     with pytest.raises(InputError, match=r"plain arrays \(no pickled objects\)"):
-        Predictions.from_file(
+        Predictions.from_values(
             _npz(path, probabilities=probabilities, ids=np.array([{}, 1])), "probabilities"
         )
     with pytest.raises(InputError, match=r"class indices .* lie in \[0, 1\].*got 2 in row 1"):
-        Predictions.from_file(
+        Predictions.from_values(
             _npz(path, probabilities=probabilities, targets=np.array([0, 2])), "probabilities"
         )
     with pytest.raises(InputError, match=r"with 3 labels; got \(2, 2\)"):
-        Predictions.from_file(
+        Predictions.from_values(
             _npz(path, probabilities=probabilities, labels=np.array(["a", "b", "c"])),
             "probabilities",
         )
     path.write_bytes(path.read_bytes()[:50])
     with pytest.raises(InputError, match=r"bad.npz must be a complete .npz file"):
-        Predictions.from_file(path, "probabilities")
+        Predictions.from_values(path, "probabilities")
 
 
 def test_bad_arrays_are_explained(tmp_path):

@@ -13,7 +13,7 @@ from pyarrow import csv, feather
 import credibly as cr
 from credibly.cli import main
 from credibly.predictions import Layout
-from credibly.predictions.npz import parse_array
+from credibly.untrusted.arrays import parse_array
 
 RNG = np.random.default_rng(0)
 SCORES = RNG.normal(size=(60, 3)).astype(np.float32)
@@ -50,7 +50,7 @@ PATTERNS = [
 def test_patterns_name_the_columns(tmp_path, values, truth, ending):
     path = write(tmp_path / f"x{ending}", columns(values, truth, split=[1] * 60))
     layout = Layout(value_columns=values, truth_columns=truth)
-    found = cr.Predictions.from_file(path, "logits", loss="bce", layout=layout)
+    found = cr.Predictions.from_values(path, "logits", loss="bce", layout=layout)
     assert found.labels == LABELS
     assert found.ids.tolist() == IDS
     np.testing.assert_allclose(found.scores, SCORES, rtol=1e-6)
@@ -61,9 +61,9 @@ def test_columns_that_no_pattern_names_are_left_out(tmp_path):
     table = columns("pred_*", "true_*", note=["x"] * 60, other=[7.5] * 60)
     path = write(tmp_path / "x.csv", table)
     layout = Layout(value_columns="pred_*", truth_columns="true_*")
-    assert cr.Predictions.from_file(path, "logits", loss="bce", layout=layout).labels == LABELS
+    assert cr.Predictions.from_values(path, "logits", loss="bce", layout=layout).labels == LABELS
     usual = write(tmp_path / "y.csv", columns("pred_*", "y:*", note=["x"] * 60))
-    found = cr.Predictions.from_file(
+    found = cr.Predictions.from_values(
         usual, "logits", loss="bce", layout=Layout(value_columns="pred_*")
     )
     np.testing.assert_array_equal(found.targets, TRUTH)
@@ -72,7 +72,7 @@ def test_columns_that_no_pattern_names_are_left_out(tmp_path):
 def test_two_columns_are_one_label(tmp_path):
     path = write(tmp_path / "x.csv", {"id": IDS, "margin": SCORES[:, 0], "sick": TRUTH[:, 0]})
     layout = Layout(value_columns="margin", truth_columns="sick")
-    found = cr.Predictions.from_file(path, "logits", loss="bce", layout=layout)
+    found = cr.Predictions.from_values(path, "logits", loss="bce", layout=layout)
     assert found.labels == ["margin"]
     np.testing.assert_array_equal(found.targets[:, 0], TRUTH[:, 0])
 
@@ -81,7 +81,7 @@ def test_truth_of_another_file_has_its_own_columns(tmp_path):
     values = write(tmp_path / "v.csv", {"id": IDS, **dict(zip(LABELS, SCORES.T, strict=True))})
     named = {f"gold_{label}": TRUTH[::-1, place] for place, label in enumerate(LABELS)}
     truth = write(tmp_path / "t.parquet", {"id": IDS[::-1], **named, "note": ["x"] * 60})
-    found = cr.Predictions.from_file(
+    found = cr.Predictions.from_values(
         values, "logits", loss="bce", truth=truth, layout=Layout(truth_columns="gold_*")
     )
     np.testing.assert_array_equal(found.targets, TRUTH)
@@ -91,11 +91,13 @@ def test_arrays_have_names_of_their_own(tmp_path):
     path = tmp_path / "x.npz"
     np.savez(path, outputs=SCORES, gold=TRUTH, labels=LABELS, scores=np.zeros((2, 2)))
     layout = Layout(value_columns="outputs", truth_columns="gold")
-    found = cr.Predictions.from_file(path, "logits", loss="bce", layout=layout)
+    found = cr.Predictions.from_values(path, "logits", loss="bce", layout=layout)
     assert found.labels == LABELS
     np.testing.assert_array_equal(found.targets, TRUTH)
     with pytest.raises(cr.InputError, match="there must be an array called 'output'"):
-        cr.Predictions.from_file(path, "logits", loss="bce", layout=Layout(value_columns="output"))
+        cr.Predictions.from_values(
+            path, "logits", loss="bce", layout=Layout(value_columns="output")
+        )
 
 
 @pytest.mark.parametrize(
@@ -110,7 +112,7 @@ def test_arrays_have_names_of_their_own(tmp_path):
 def test_patterns_that_fit_nothing_are_named(tmp_path, layout, words):
     path = write(tmp_path / "x.csv", columns("pred_*", "true_*"))
     with pytest.raises(cr.InputError, match=words):
-        cr.Predictions.from_file(path, "logits", loss="bce", layout=layout)
+        cr.Predictions.from_values(path, "logits", loss="bce", layout=layout)
 
 
 HEADER = b"\x93NUMPY\x01\x00\x40\x00{'descr': '<f4', 'fortran_order': False, 'shape': (1,)}"
@@ -123,7 +125,7 @@ def test_damaged_headers_of_arrays_are_refused(tmp_path, place, cell):
     path = tmp_path / "x.npy"
     path.write_bytes(content)
     with pytest.raises(cr.InputError, match=r"x\.npy must"):
-        cr.Predictions.from_file(path, "logits", loss="bce")
+        cr.Predictions.from_values(path, "logits", loss="bce")
     with pytest.raises(cr.InputError, match="it must"):
         parse_array(content, "it")
 

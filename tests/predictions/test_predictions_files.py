@@ -91,7 +91,7 @@ def test_an_error_names_row_and_column_where_labels_are_read_some_at_a_time(tmp_
 @pytest.mark.parametrize("rows", [1, 10, 10_000])
 def test_pieces_in_order_make_the_whole(record, rows, tmp_path):
     record.write(tmp_path / "p.parquet")
-    pieces = list(Predictions.batches(tmp_path / "p.parquet", rows=rows))
+    pieces = list(Predictions.scan(tmp_path / "p.parquet").batches(rows=rows))
     assert max(map(len, pieces)) <= rows
     assert Predictions.concat(pieces) == record
 
@@ -274,16 +274,14 @@ _FIELDS = ("probabilities", "labels", "ids", "targets", "scores")
 
 
 ID_COLUMNS = {
-    "missing in the second row group": (["a", "b", "c", None], True, True),
-    "missing, without statistics": (["a", None, "c", "d"], False, True),
-    "there, with statistics": (["a", "b", "c", "d"], True, False),
-    "there, without statistics": (["a", "b", "c", "d"], False, False),
+    "missing in the second row group": ["a", "b", "c", None],
+    "there": ["a", "b", "c", "d"],
 }
 
 
 @pytest.mark.parametrize("case", ID_COLUMNS)
 def test_ids_that_a_trusted_writer_lost_are_missed(case, tmp_path):
-    ids, statistics, missing = ID_COLUMNS[case]
+    ids = ID_COLUMNS[case]
     random_record(4, ["dog"]).write(tmp_path / "own.parquet")
     table = pq.read_table(tmp_path / "own.parquet")
     schema = table.schema.set(0, pa.field("id", pa.string()))  # may be null now
@@ -291,10 +289,10 @@ def test_ids_that_a_trusted_writer_lost_are_missed(case, tmp_path):
     table = pa.table([pa.array(ids), *table.columns[1:]], schema=schema.with_metadata(kept))
     # What the writer noted of the ids stays: "ids_checked" says that all four were compared.
     path = tmp_path / "changed.parquet"
-    pq.write_table(table, path, row_group_size=2, write_statistics=statistics)
+    pq.write_table(table, path, row_group_size=2)
     dataset = Dataset(path)
-    assert dataset.ids_compared == (statistics and not missing)
-    if not missing:
+    assert not dataset.ids_compared
+    if None not in ids:
         dataset.check_ids(trust_writer=True)
         return
     with pytest.raises(InputError, match="every row must have an id"):

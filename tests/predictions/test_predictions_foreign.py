@@ -49,10 +49,10 @@ def test_the_same_cells_from_every_kind_of_file(ending, tmp_path):
         cells = zip(*columns.values(), strict=True)
         rows = [["" if cell is None else cell for cell in row] for row in cells]
         write_csv(path, list(columns), rows)
-        read = Predictions.from_file(path, "probabilities")
+        read = Predictions.from_values(path, "probabilities")
     elif ending == "parquet":
         pq.write_table(pa.table(columns), path)
-        read = Predictions.from_file(path, "probabilities")
+        read = Predictions.from_values(path, "probabilities")
     else:
         np.savez(
             path,
@@ -61,7 +61,7 @@ def test_the_same_cells_from_every_kind_of_file(ending, tmp_path):
             labels=np.array(record.labels),
             ids=record.ids.astype(str),
         )
-        read = Predictions.from_file(path, "probabilities")
+        read = Predictions.from_values(path, "probabilities")
     assert _without_metadata(read) == _without_metadata(record)
 
 
@@ -69,17 +69,17 @@ def test_plain_columns_are_probabilities_or_with_a_loss_scores(tmp_path):
     header = ["id", "dog", "dining table", "y:dog", "y:dining table"]
     rows = [["007", 0.25, 0.5, 1, ""], ["8", 1, 0, 0, 1]]
     write_csv(tmp_path / "p.csv", header, rows)
-    read = Predictions.from_file(tmp_path / "p.csv", "probabilities")
+    read = Predictions.from_values(tmp_path / "p.csv", "probabilities")
     assert read.labels == ["dog", "dining table"]
     assert read.ids.tolist() == ["007", "8"]
     assert read.targets is not None
     np.testing.assert_array_equal(read.targets, [[1, -1], [0, 1]])
     loss = SPA()
-    scored = Predictions.from_file(tmp_path / "p.csv", "logits", loss=loss, certain=True)
+    scored = Predictions.from_values(tmp_path / "p.csv", "logits", loss=loss, certain=True)
     expected = loss.probabilities(torch.from_numpy(read.probabilities))
     np.testing.assert_array_equal(scored.probabilities, expected.numpy())
     np.testing.assert_array_equal(scored.scores, read.probabilities)
-    chosen = Predictions.from_file(
+    chosen = Predictions.from_values(
         tmp_path / "p.csv", "probabilities", layout=Layout(labels=["dining table"])
     )
     np.testing.assert_array_equal(chosen.probabilities, [[0.5], [0.0]])
@@ -89,8 +89,8 @@ def test_scores_go_through_the_loss_they_were_trained_with(tmp_path):
     scores = np.linspace(-3, 3, 12).reshape(4, 3)
     np.savez(tmp_path / "s.npz", scores=scores, targets=np.array([0, 2, -1, 1]))
     with pytest.raises(InputError, match=r"s.npz: holds scores by name, not probabilities"):
-        Predictions.from_file(tmp_path / "s.npz", "probabilities")
-    read = Predictions.from_file(tmp_path / "s.npz", "logits", loss=SPA())
+        Predictions.from_values(tmp_path / "s.npz", "probabilities")
+    read = Predictions.from_values(tmp_path / "s.npz", "logits", loss=SPA())
     assert read.labels == ["0", "1", "2"]
     assert read.ids.tolist() == ["0", "1", "2", "3"]
     expected = SPA().probabilities(torch.tensor(scores, dtype=torch.float32))
@@ -114,6 +114,6 @@ def test_a_split_is_read_where_there_is_one(tmp_path):
 def test_odd_labels_survive_a_csv_file(tmp_path):
     write_csv(tmp_path / "p.csv", ODD_LABELS, [[0.5] * len(ODD_LABELS)])
     # "p:y" has the prefix of a probability, so plain columns have to be named then.
-    assert Predictions.from_file(tmp_path / "p.csv", "probabilities").labels == ["y"]
+    assert Predictions.from_values(tmp_path / "p.csv", "probabilities").labels == ["y"]
     write_csv(tmp_path / "q.csv", [f"p:{n}" for n in ODD_LABELS], [[0.5] * len(ODD_LABELS)])
-    assert Predictions.from_file(tmp_path / "q.csv", "probabilities").labels == ODD_LABELS
+    assert Predictions.from_values(tmp_path / "q.csv", "probabilities").labels == ODD_LABELS

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -87,7 +86,7 @@ MEMORY = {
 def test_every_file_gives_the_same_predictions(make, kind, tmp_path):
     path, layout = make(tmp_path, VALUES[kind])
     loss = "bce" if kind == "logits" else None
-    read = Predictions.from_file(path, kind, loss=loss, layout=layout)
+    read = Predictions.from_values(path, kind, loss=loss, layout=layout)
     np.testing.assert_allclose(read.probabilities, expit(LOGITS), atol=2e-7)
     assert read.labels == LABELS
     if layout is None:
@@ -107,13 +106,6 @@ def test_the_link_of_the_loss_is_applied():
     read = Predictions.from_values(LOGITS, "logits", loss="asl", layout=NAMED)
     expected = Asymmetric().probabilities(torch.from_numpy(LOGITS)).numpy()
     np.testing.assert_allclose(read.probabilities, expected, atol=1e-6)
-
-
-def test_an_evaluation_of_the_trainer():
-    output = SimpleNamespace(predictions=(LOGITS, "hidden states"), label_ids=TRUTH)
-    read = Predictions.from_evaluation(output, loss="bce", layout=NAMED)
-    np.testing.assert_allclose(read.probabilities, expit(LOGITS), atol=2e-7)
-    np.testing.assert_array_equal(read.targets, TRUTH)
 
 
 def truth_lists(path, separator=";"):
@@ -141,7 +133,7 @@ def test_truth_is_matched_by_id_and_label_name(tmp_path):
     )
     for truth in (lists, columns, tmp_path / "t.npz", pd.read_csv(columns, dtype={"id": str})):
         layout = Layout(suffix=".jpg")
-        read = Predictions.from_file(path, "probabilities", truth=truth, layout=layout)
+        read = Predictions.from_values(path, "probabilities", truth=truth, layout=layout)
         np.testing.assert_array_equal(read.targets, TRUTH)
 
 
@@ -227,7 +219,7 @@ def test_unknown_names_in_lists_are_refused(tmp_path):
     path = parquet(tmp_path, VALUES["probabilities"])[0]
     pd.DataFrame({"id": IDS, "tags": ["dog dgo"] * 40}).to_csv(tmp_path / "t.csv", index=False)
     with pytest.raises(InputError, match=r"row 0, column 'tags'.*got 'dgo'. Did you mean 'dog'"):
-        Predictions.from_file(path, "probabilities", truth=tmp_path / "t.csv")
+        Predictions.from_values(path, "probabilities", truth=tmp_path / "t.csv")
 
 
 def test_certain_logits_in_the_unit_interval_are_accepted():
@@ -247,11 +239,11 @@ def test_damaged_files_are_named(ending, content, tmp_path):
     path = tmp_path / f"x.{ending}"
     path.write_bytes(content)
     with pytest.raises(InputError, match=f"x.{ending}"):
-        Predictions.from_file(path, "logits", loss="bce")
+        Predictions.from_values(path, "logits", loss="bce")
 
 
 def test_nothing_in_a_file_of_tensors_is_executed(tmp_path, capsys):
     torch.save({"scores": Code()}, tmp_path / "x.pt")
     with pytest.raises(InputError, match="nothing that runs code"):
-        Predictions.from_file(tmp_path / "x.pt", "logits", loss="bce")
+        Predictions.from_values(tmp_path / "x.pt", "logits", loss="bce")
     assert "executed" not in capsys.readouterr().out

@@ -19,7 +19,7 @@ import credibly as cr
 from credibly import InputError, Predictions
 from credibly.cli import main
 from credibly.predictions import Dataset
-from credibly.predictions.completeness import shard_metadata, shard_name
+from credibly.predictions.dataset import shard_metadata, shard_name
 
 ROWS = 8
 
@@ -75,7 +75,7 @@ DEFECTS: dict[str, tuple[Callable[[], pa.Table], str]] = {
 
 
 def _served(path: Path) -> None:
-    from credibly.app.served.files import ServedPredictions
+    from credibly.app.store.files import ServedPredictions
 
     ServedPredictions(path).search("+dog -cat", 20)
 

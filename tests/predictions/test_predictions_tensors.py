@@ -12,8 +12,8 @@ import pytest
 import torch
 
 import credibly as cr
-from credibly.predictions import tensor_files
 from credibly.predictions.file_formats import read_table
+from credibly.untrusted import tensors as tensor_files
 
 SCORES = torch.tensor([[0.25, -1.5], [2.0, 0.5], [-3.0, 1.0]])
 
@@ -108,8 +108,8 @@ def test_a_tensor_alone_has_the_meaning_asked_for(ending, tmp_path):
 
 def test_a_file_that_takes_too_much_is_one_sentence(tmp_path, monkeypatch):
     torch.save(SCORES, tmp_path / "x.pt")
-    monkeypatch.setattr(tensor_files.Worker, "ask", lambda *_: None)
-    with pytest.raises(cr.InputError, match=r"x\.pt must be a file of tensors that is read within"):
+    monkeypatch.setattr("credibly.child_processes.Worker.ask", lambda *_: None)
+    with pytest.raises(cr.InputError, match=r"x\.pt must be a file that is read within"):
         read_table(tmp_path / "x.pt")
 
 

@@ -11,7 +11,7 @@ import pytest
 import credibly as cr
 from credibly import Predictions, metrics
 from credibly.app import report
-from credibly.app.views.overview import verdict
+from credibly.app.statistics.overview import verdict
 from credibly.cli import main
 
 EVIL = ["<script>alert(1)</script>", '" onmouseover="x', "a & b", "$\\frac{1}{0}$", "{{ 7*7 }}"]
@@ -61,7 +61,7 @@ def test_names_from_files_stay_text(page):
 
 def test_names_cannot_turn_the_text_around_them(page):
     assert "unicode-bidi: isolate" in page
-    from credibly.app.views.overview import _listed
+    from credibly.app.statistics.overview import _listed
 
     assert _listed(("a\u202eb", "\u05d3\u2069\u202e", "dog")) == "ab, \u2068\u05d3\u2069, dog"
 

@@ -12,9 +12,7 @@ from PIL import Image
 
 from credibly import Predictions, plot
 from credibly.app import report
-from credibly.app.report import examples
 from credibly.cli import main
-from credibly.plot.label_sets import coverage_line
 
 
 @pytest.fixture(scope="module")
@@ -77,11 +75,11 @@ def test_images_are_small_copies_inside_the_page(shelf, tmp_path):
         image = Image.open(io.BytesIO(base64.b64decode(text)))
         assert image.format.lower() == kind
         assert image.size == (int(width), int(height))
-        assert max(image.size) == examples.SIDE
+        assert max(image.size) == report.SIDE
 
 
 def test_images_of_a_report_have_a_bound_and_the_page_says_so(shelf, tmp_path, monkeypatch):
-    monkeypatch.setattr(examples, "MOST_BYTES", 40_000)
+    monkeypatch.setattr(report, "MOST_BYTES", 40_000)
     out = report.write([shelf / "p.parquet"], tmp_path / "r.html", resamples=5, examples=50,
                        images=shelf / "images")  # fmt: skip
     page = out.read_text()
@@ -117,12 +115,12 @@ def test_overlapping_methods_differ_by_dashes_and_marks_and_axes_fit():
     y = rng.random(p.shape) < p
     ax = None
     for name in "abcdef":
-        ax = coverage_line([1, 2, 3], [0.7, 0.8, 0.9], name=name, ax=ax)
+        ax = plot.coverage(p, y, sizes=[1, 2], name=name, ax=ax)
     looks = {(str(line._dash_pattern), line.get_marker()) for line in ax.lines}
     assert len(looks) == 6
     low, high = ax.get_ylim()
-    assert 0.5 < low < 0.7
-    assert high > 0.9
+    drawn = ax.lines[0].get_ydata()
+    assert 0 < low < min(drawn) < max(drawn) < high
     ax = plot.hits([100.0, 80.0], [90, 120])
     ax = plot.hits([40.0, 80.0], [50, 120], ax=ax)
     assert 20 < ax.get_xlim()[0] < 40

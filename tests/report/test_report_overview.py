@@ -10,10 +10,11 @@ import pytest
 
 from credibly import Predictions, metrics
 from credibly.app import report
-from credibly.app.views.labels import label_atlas, label_pairs, summarize_columns
-from credibly.app.views.overview import overview
+from credibly.app.statistics.labels import label_atlas, label_pairs, summarize_columns
+from credibly.app.statistics.overview import first_look
 from credibly.cli import main
 from credibly.metrics.summaries import MIN_COUNT
+from credibly.targets import Targets
 
 
 def drawn(rows=4000, labels=4, seed=0, off=()):
@@ -26,40 +27,47 @@ def drawn(rows=4000, labels=4, seed=0, off=()):
 
 def test_labels_that_are_off_come_first():
     p, y = drawn(off=(2,))
-    found = overview(
+    found = first_look(
         Predictions.from_arrays(probabilities=p, targets=y, labels=list("abcd")), "p.parquet"
     )
-    assert found.labels[0].label == "c"
-    assert "too high" in found.labels[0].why
-    assert f"{y[:, 2].sum():,}" in found.labels[0].why
+    assert found.to_fix[0].label == "c"
+    assert "too high" in found.to_fix[0].why
+    assert f"{y[:, 2].sum():,}" in found.to_fix[0].why
 
 
 def test_a_label_without_skill_is_to_be_fixed_and_good_ones_are_not():
     rng = np.random.default_rng(0)
     y = (rng.random((3000, 2)) < 0.3).astype(np.int8)
     p = np.column_stack([np.where(y[:, 0], 0.97, 0.01), np.full(3000, 0.3)])
-    found = overview(Predictions.from_arrays(probabilities=p, targets=y, labels=["x", "y"]), "p")
-    assert [each.label for each in found.labels] == ["y"]
-    assert "badly ranked" in found.labels[0].why
+    found = first_look(Predictions.from_arrays(probabilities=p, targets=y, labels=["x", "y"]), "p")
+    assert [each.label for each in found.to_fix] == ["y"]
+    assert "badly ranked" in found.to_fix[0].why
+
+
+def flipped(rows=1500):
+    """Sharp probabilities, and a truth of which one label in fifty is turned around."""
+    rng = np.random.default_rng(0)
+    p = 1 / (1 + np.exp(-rng.normal(0, 12, (rows, 4))))
+    right = rng.random(p.shape) < p
+    return p, (right ^ (rng.random(p.shape) < 0.02)).astype(np.int8)
 
 
 def test_every_command_that_is_offered_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    p, y = drawn(400, off=(0, 1, 2, 3))
+    p, y = flipped()
     one = Predictions.from_arrays(probabilities=p, targets=y, labels=list("abcd"))
     one.write("my file.parquet")
-    steps = overview(one, "my file.parquet").steps
+    steps = first_look(one, "my file.parquet").steps
     commands = [shlex.split(step.command) for step in steps]
-    assert [command[1] for command in commands] == ["calibrate", "review", "sets"]
+    assert [command[1] for command in commands] == ["calibrate", "review", "sets", "report"]
     for command in commands:
         assert main([*command[1:], "--quiet"]) == 0
-    assert Predictions.read("calibrated.parquet").labels == list("abcd")
 
 
 def test_without_truth_the_next_step_is_to_bring_it():
     one = Predictions.from_arrays(probabilities=np.full((5, 2), 0.4), labels=["a", "b"])
-    found = overview(one, "p.parquet")
-    assert found.labels == []
+    found = first_look(one, "p.parquet")
+    assert found.to_fix == []
     assert "--truth" in found.steps[0].command
 
 
@@ -77,7 +85,7 @@ def test_the_noise_floor_is_what_right_probabilities_show():
     rows = label_atlas(list("abc"), p, y)
     for t, row in enumerate(rows):
         chance = metrics.calibration_noise(
-            p[:, [t]], y[:, [t]], repeats=60, min_count=MIN_COUNT, coding="unknown"
+            p[:, [t]], Targets(y[:, [t]]), repeats=60, min_count=MIN_COUNT
         )
         assert row.noise == pytest.approx(float(chance), rel=0.12)
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from credibly import Predictions, metrics
-from credibly.app.views.comparisons import COLUMNS, Cell, comparison
-from credibly.app.views.labels import biased_labels, summarize_columns
-from credibly.app.views.overview import _listed, verdict
+from credibly.app.statistics.comparisons import COLUMNS, Cell, comparison
+from credibly.app.statistics.labels import biased_labels, summarize_columns
+from credibly.app.statistics.overview import _listed, verdict
 
 
 def predictions(p, y, labels=None, **more):
@@ -108,7 +108,7 @@ def test_labels_that_are_wrong_are_accused_and_few_others():
 def test_p_values_bound_the_exact_tail():
     from scipy.stats import binom
 
-    from credibly.app.views.labels import _p_values
+    from credibly.app.statistics.labels import _p_values
 
     for n, p in ((50, 0.02), (400, 0.3)):
         for present in (0, 1, 5, 20):

@@ -23,6 +23,16 @@ SMALL = {
     "predict": ("predict", "linear", "new.npz", "--out", "new.parquet"),
     "evaluate": ("evaluate", "linear/predictions.parquet", "--json"),
     "calibrate": ("calibrate", "scores.npz", "--loss", "asl", "--out", "calibrated.parquet"),
+    "import": (
+        "import",
+        "scores.npz",
+        "--as",
+        "logits",
+        "--loss",
+        "bce",
+        "--out",
+        "imported.parquet",
+    ),
     "sets": ("sets", "new.parquet", "--average-size", "2", "--out", "sets.parquet"),
     "search": ("search", "new.parquet", "+label-0 -label-1", "--json"),
     "joint": ("joint", "fit", "linear/predictions.parquet", "--out", "joint.json"),
@@ -35,9 +45,32 @@ LARGE = {
     **SMALL,
     **{
         loss: ("train", "rows.npz", "--model", "mlp", "--loss", loss, *NETWORK, "--out", loss)
-        for loss in ("bce", "focal", "spa+lpr", "asl+lpr", "twl", "quasibinary", "softmax", "avgk")
+        for loss in ("bce", "focal", "spa+lpr", "asl+lpr", "twl", "quasibinary")
     },
-    "auto": ("train", "rows.npz", "--out", "auto"),
+    "softmax": (
+        "train",
+        "one.npz",
+        "--model",
+        "mlp",
+        "--loss",
+        "softmax",
+        *NETWORK,
+        "--out",
+        "softmax",
+    ),
+    "avgk": (
+        "train",
+        "one.npz",
+        "--model",
+        "mlp",
+        "--loss",
+        "avgk(average_size=2)",
+        *NETWORK,
+        "--out",
+        "avgk",
+    ),
+    "auto": ("train", "rows.npz", "--json", "--out", "auto"),  # its table has timings
+    "cnn": ("train", "digits", "--model", "cnn", "--loss", "asl", *NETWORK, "--out", "cnn"),
     "forest": ("train", "rows.npz", "--model", "forest", "--out", "forest"),
     "boosting": ("train", "rows.npz", "--model", "boosting", "--out", "boosting"),
     "compare": ("compare", "rows.npz", "--losses", "bce,spa", "--model", "mlp", "--out", "compare"),
@@ -46,12 +79,13 @@ LARGE = {
 
 
 def write_data() -> None:
-    """Write a table, new rows of it, and scores with their truth."""
+    """Write a table, new rows of it, one with a label per row, and scores with their truth."""
     generator = np.random.default_rng(0)
     features = generator.normal(size=(400, 60)).astype(np.float32)
     targets = (features @ generator.normal(size=(60, 4)) > 4).astype(np.int8)
     split = np.array([0, 0, 0, 1, 2])[np.arange(400) % 5]
     np.savez("rows.npz", features=features, targets=targets, split=split)
+    np.savez("one.npz", features=features, targets=features[:, :4].argmax(1), split=split)
     np.savez("new.npz", features=features[:100] + 1, targets=targets[:100])
     np.savez("scores.npz", scores=features[:, :4], targets=targets)
 

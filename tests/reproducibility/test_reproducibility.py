@@ -1,11 +1,8 @@
-"""Same seed, same machine: the same bytes. Another number of threads: the same decisions."""
+"""Another number of threads: the same decisions. Another seed: other weights."""
 
 from __future__ import annotations
 
 import hashlib
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -50,37 +47,17 @@ def trained(rows: Path, out: Path, threads: int, seed: int = 3) -> Path:
     return out
 
 
-def trained_elsewhere(rows: Path, out: Path) -> Path:
-    """In a process of its own, where hashes of strings are others."""
-    subprocess.run(
-        [sys.executable, "-m", "credibly", *command(rows, out)],
-        check=True,
-        stdout=subprocess.DEVNULL,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    return out
-
-
 @pytest.fixture(scope="module")
 def runs(rows, tmp_path_factory):
     place = tmp_path_factory.mktemp("runs")
     return {
         "first": trained(rows, place / "first", threads=1),
-        "again": trained_elsewhere(rows, place / "again"),
         "two threads": trained(rows, place / "two", threads=2),
     }
 
 
 def sha(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-NAMES = ["config.toml", "model.safetensors", "calibration.json", "predictions.parquet"]
-
-
-@pytest.mark.parametrize("name", [*NAMES, "log.jsonl", "metrics.json"])
-def test_the_same_seed_gives_the_same_bytes(name, runs):
-    assert sha(runs["first"] / name) == sha(runs["again"] / name)
 
 
 def test_one_and_two_threads_give_the_same_decisions_within_the_tolerance(runs):
@@ -93,21 +70,6 @@ def test_one_and_two_threads_give_the_same_decisions_within_the_tolerance(runs):
     clear = np.abs(by_one.probabilities - one.decision.threshold) > 2 * TOLERANCE
     assert clear.mean() > 0.99
     assert (sets == two.decision.predict(by_two.probabilities))[clear].all()
-
-
-def test_predictions_are_the_same_bytes_again(runs, rows, tmp_path):
-    run, data = cr.load(runs["first"]), cr.data.load(str(rows))
-    for name in ("a", "b"):
-        run.predict(data).write(tmp_path / f"{name}.parquet")
-    assert sha(tmp_path / "a.parquet") == sha(tmp_path / "b.parquet")
-
-
-def test_a_report_is_the_same_bytes_again(runs, tmp_path):
-    predictions = str(runs["first"] / "predictions.parquet")
-    pages = [tmp_path / "a" / "report.html", tmp_path / "b" / "report.html"]
-    for page in pages:
-        assert main(["report", predictions, "--resamples", "5", "--out", str(page), "--quiet"]) == 0
-    assert sha(pages[0]) == sha(pages[1])
 
 
 def test_another_seed_gives_other_weights(runs, rows, tmp_path):

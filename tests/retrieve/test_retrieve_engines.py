@@ -79,14 +79,12 @@ def test_every_engine_gives_the_same_ids_and_bits(query, top, data, file):
     for answer in (
         search(file, query, top=top),
         index.search(query, top=top),
-        index.search(query, top=top, count=False),
         Index.read(file).search(parse(query), top=top),
     ):
         assert answer.ids == order[:top]
         assert answer.probabilities == values[:top]
         assert answer.rows == len(ids)
-        if answer.expected_hits is not None:
-            assert answer.expected_hits == pytest.approx(scores.sum(), rel=1e-12)
+        assert answer.expected_hits == pytest.approx(scores.sum(), rel=1e-12)
 
 
 @each_query
@@ -177,10 +175,10 @@ def test_parts_together_are_the_whole(data, file, tmp_path):
         assert Index.read(tmp_path).search(query, top=40).hits == one.hits
 
 
-# Large enough for the walk to end early, and for the scan to refill its candidates.
+# Large enough for the scan to refill its candidates.
 @pytest.mark.parametrize("rows", [5_000, 60_000])
 @pytest.mark.parametrize("coarse", [False, True])
-def test_the_walk_and_the_scan_agree_with_sorting(rows, coarse):
+def test_the_scan_agrees_with_sorting(rows, coarse):
     rng = np.random.default_rng(rows)
     chances = rng.random((rows, 6)).astype(np.float32) ** np.array([1, 8, 20, 3, 2, 1], np.float32)
     if coarse:
@@ -190,16 +188,9 @@ def test_the_walk_and_the_scan_agree_with_sorting(rows, coarse):
     for query in ("+a", "+c -a", "+b +d -f", "-a -b", "+a +b +c +d +e +f", "(a|b) & !c"):
         scores = probability(query, chances, labels)
         order = np.lexsort((ids, -scores))[:100]
-        for count in (False, True):
-            answer = index.search(query, top=100, count=count)
-            assert answer.ids == ids[order].tolist()
-            assert answer.probabilities == scores[order].tolist()
-
-
-def test_the_walk_goes_on_while_an_earlier_id_may_still_draw_level():
-    index = Index([[0.5, 1.0], [1.0, 0.5], [0.0, 1.0]], ["rare", "common"], ids=["a", "b", "c"])
-    for count in (False, True):
-        assert index.search("+rare +common", top=1, count=count).ids == ["a"]
+        answer = index.search(query, top=100)
+        assert answer.ids == ids[order].tolist()
+        assert answer.probabilities == scores[order].tolist()
 
 
 def test_rows_without_ids_are_called_by_number():
@@ -360,7 +351,7 @@ def test_what_is_not_there_or_not_predictions_is_said(tmp_path):
     pq.write_table(pa.table({"x": [1]}), tmp_path / "x.parquet")
     with pytest.raises(InputError, match="not a predictions file"):
         search(tmp_path / "x.parquet", "+fork")
-    with pytest.raises(InputError, match="only `engine='spark'` reads those"):
+    with pytest.raises(InputError, match="only `executor='spark'` reads those"):
         search("s3a://bucket/parts", "+fork")
 
 
@@ -370,9 +361,9 @@ def test_top_must_be_a_whole_number(top, file):
         search(file, "+fork", top=top)
 
 
-def test_engines_are_known_by_name(file):
-    with pytest.raises(InputError, match="`engine` must be one of 'duckdb', 'spark'"):
-        search(file, "+fork", engine="sqlite")
+def test_executors_are_known_by_name(file):
+    with pytest.raises(InputError, match="`executor` must be one of 'local', 'spark'"):
+        search(file, "+fork", executor="sqlite")
 
 
 def test_an_index_needs_one_name_a_column_and_one_id_a_row():
@@ -385,16 +376,16 @@ def test_an_index_needs_one_name_a_column_and_one_id_a_row():
 
 
 def test_files_are_opened_once_and_again_when_they_change(tmp_path, monkeypatch):
-    from credibly.retrieve import files
+    from credibly.executors import executor
 
     opened = []
 
-    class Counted(files.Dataset):
+    class Counted(executor.Dataset):
         def __init__(self, *arguments, **options):
             opened.append(arguments)
             super().__init__(*arguments, **options)
 
-    monkeypatch.setattr(files, "Dataset", Counted)
+    monkeypatch.setattr(executor, "Dataset", Counted)
     folder = tmp_path / "shards"
     folder.mkdir()
     for name, low in (("a", 0.25), ("b", 0.75)):

@@ -13,8 +13,8 @@ from test_retrieve_queries import value
 
 from credibly import InputError
 from credibly.retrieve import Index, Joint, fit_joint, parse, probability, search
-from credibly.retrieve.joint.fitting import Parameters, Slopes, _Layout
-from credibly.retrieve.query.formula import query_of
+from credibly.retrieve.joint.fitting import Parameters, Slopes, _ParameterVector
+from credibly.retrieve.query import query_of
 
 SETS = np.array(list(product([0, 1], repeat=4)))
 INSIDE = np.clip(ROWS, 2.0**-20, 1 - 2.0**-20).astype(np.float32)
@@ -153,20 +153,18 @@ def test_an_index_follows_the_model_it_is_given():
 
 @pytest.mark.parametrize("components", [1, 3])
 def test_gradient_of_the_fit_is_that_of_its_value(components):
-    from credibly.retrieve.joint.kernels import likelihood
+    from credibly.retrieve.joint.fitting import likelihood
 
     chances, truth, _ = drawn(JOINTS[2], 60, seed=0)
     truth = np.where(np.random.default_rng(1).random(truth.shape) < 0.2, -1, truth).astype(np.int8)
-    layout = _Layout(components, 4)
+    layout = _ParameterVector(components, 4)
     start = layout.start(seed=1)
     start[: layout.cuts[-1]] += np.random.default_rng(2).normal(0, 0.4, layout.cuts[-1])
 
     def at(vector):
         pieces = layout.split(vector)
         found = layout.parameters(pieces)
-        gains, *slopes = likelihood(
-            chances.astype(np.float64), truth, *found.parts(), found.shares, found.temper, 0.0
-        )
+        gains, *slopes = likelihood(chances.astype(np.float64), truth, found.terms(), 0.0)
         penalty, slope = layout.penalty(pieces, 2.0)
         return gains.sum() - penalty, layout.chain(pieces, Slopes(*slopes)) - slope
 
@@ -344,8 +342,6 @@ def test_bad_input_is_refused(tmp_path):
         probability("a", chances, LABELS, joint=Joint())
     with pytest.raises(InputError, match="'e' is only in the predictions"):
         JOINTS[0].probability("a", np.zeros((1, 5)), (*LABELS, "e"))
-    with pytest.raises(InputError, match="`folds` must be a finite number of at least 2"):
-        fit_joint(chances, truth, LABELS, folds=1)
     for key, bad in [("shares", [2.0]), ("bend", 3.0), ("log_slope", float("nan")), ("labels", [])]:
         with pytest.raises(InputError, match="must come from `state"):
             Joint.from_state({**JOINTS[0].state(), key: bad})

@@ -12,14 +12,12 @@ from credibly.retrieve import (
     Index,
     Joint,
     JointCoverage,
-    MostProbableSet,
     fit_joint,
     probability,
     search,
-    seen_together,
 )
-from credibly.retrieve.joint.pairs import JointTally
-from credibly.retrieve.joint.row_weights import write_row_weights
+from credibly.retrieve.joint.label_sets import MostProbableSet
+from credibly.retrieve.joint.pairs import JointSums, seen_together
 
 each_joint = pytest.mark.parametrize("joint", JOINTS, ids=range(len(JOINTS)))
 ORDER = [LABELS.index(name) for name in sorted(LABELS)]
@@ -90,21 +88,23 @@ def test_sets_need_its_labels_and_enough_rows():
         MostProbableSet(JOINTS[0]).predict(chances[:, :3])
     with pytest.raises(InputError, match="needs at least 99 held-out rows"):
         JointCoverage(JOINTS[0], 0.99).fit(chances, truth)
-    with pytest.raises(InputError, match="must be fitted with `targets`"):
+    with pytest.raises(InputError, match="needs `targets`"):
         JointCoverage(JOINTS[0]).fit(chances)
     with pytest.raises(InputError, match="cannot be exported"):
         MostProbableSet(JOINTS[0]).to_module()
 
 
 @each_joint
-def test_tallies_equal_brute_force_over_batches(joint):
+def test_merged_sums_equal_brute_force(joint):
     chances, truth, shares = drawn(joint, 60, seed=8)
     truth = truth.copy()
     truth[:10, 1] = -1
-    tally = JointTally(joint, LABELS)
+    sums = JointSums(joint, LABELS)
     for rows in (slice(0, 25), slice(25, 60)):
-        tally.update(chances[rows], truth[rows])
-    found = tally.numbers()
+        part = JointSums(joint, LABELS)
+        part.update(chances[rows], truth[rows])
+        sums.merge(part.state())
+    found = sums.numbers()
     names = list(joint.labels)
     known = truth >= 0
     for i, first in enumerate(LABELS):
@@ -148,48 +148,22 @@ def written(path, chances, truth=None, start=0):
     return path
 
 
-def test_stored_weights_are_used_and_forgotten_when_rows_or_model_change(tmp_path, monkeypatch):
-    from credibly.retrieve.joint import row_weights
-
-    chances, truth, _ = drawn(JOINTS[2], 300, seed=8)
+@each_joint
+def test_files_are_searched_like_an_index(joint, tmp_path):
+    chances, truth, _ = drawn(joint, 300, seed=8)
     folder = tmp_path / "parts"
     folder.mkdir()
     for place in range(3):
         part = slice(100 * place, 100 * place + 100)
         written(folder / f"part-{place}.parquet", chances[part], truth[part], 100 * place)
-    expected = Index.read(folder).search("+a -b", joint=JOINTS[2])
-    out = write_row_weights(folder, JOINTS[2])
-    assert out.name == "parts.joint-weights"
-    computed = []
-    compute = row_weights._computed
-    monkeypatch.setattr(row_weights, "_computed", lambda *a: computed.append(1) or compute(*a))
-    row_weights._kept.cache_clear()
-    found = search(folder, "+a -b", joint=JOINTS[2])
-    assert computed == []
-    assert found.ids == expected.ids
-    np.testing.assert_allclose(found.probabilities, expected.probabilities, rtol=1e-9)
-    search(folder, "+a -b", joint=JOINTS[0])
-    assert computed == [1]
-    written(folder / "part-2.parquet", chances[:100][::-1], truth[:100][::-1], 200)
-    again = search(folder, "+a -b", joint=JOINTS[2])
-    assert computed == [1, 1]
-    assert again.expected_hits == pytest.approx(
-        Index.read(folder).search("+a -b", joint=JOINTS[2]).expected_hits
-    )
-    assert row_weights.stored_row_weights(str(folder), JOINTS[2]) is None
-    write_row_weights(folder, JOINTS[2])
-    assert row_weights.stored_row_weights(str(folder), JOINTS[2]) == out
-    out.write_bytes(b"damaged")
-    assert row_weights.stored_row_weights(str(folder), JOINTS[2]) is None
-    row_weights._kept.cache_clear()
-    assert search(folder, "+a -b", joint=JOINTS[2]).expected_hits == again.expected_hits
-
-
-def test_weights_are_of_mixtures_of_the_same_labels(tmp_path):
-    chances, truth, _ = drawn(JOINTS[0], 40, seed=5)
-    path = written(tmp_path / "p.parquet", chances, truth)
+    for query in ("+a -b", "(a | b) & !c", "-a -b -c -d"):
+        expected = Index.read(folder).search(query, joint=joint)
+        found = search(folder, query, joint=joint)
+        assert found.hits == expected.hits
+        assert found.expected_hits == pytest.approx(expected.expected_hits)
+        assert (found.known_rows, found.known_hits) == (expected.known_rows, expected.known_hits)
     with pytest.raises(InputError, match="only in `joint`"):
-        write_row_weights(path, Joint.independent([*LABELS, "e"]))
+        search(folder, "+a", joint=Joint.independent([*LABELS, "e"]))
 
 
 def test_a_model_fitted_again_is_another_one():
@@ -201,7 +175,7 @@ def test_a_model_fitted_again_is_another_one():
 
 
 def test_a_candidate_that_loses_on_single_labels_is_left_out():
-    from credibly.retrieve.joint.choice import _keeps
+    from credibly.retrieve.joint.model_selection import _keeps
 
     rng = np.random.default_rng(0)
     losses = rng.exponential(1.0, 4000)
@@ -240,7 +214,7 @@ def test_sets_of_the_command_hold_all_labels(files, capsys, tmp_path):
     assert json.loads(capsys.readouterr().out)["decision"]["decision"] == "most-probable-set"
 
 
-def test_evaluate_weigh_and_also_of_the_command(files, capsys):
+def test_evaluate_and_also_of_the_command(files, capsys):
     test, model = f"{files}/test.parquet", f"{files}/joint.json"
     capsys.readouterr()
     assert main(["evaluate", test, "--joint-from", model, "--json"]) == 0
@@ -251,8 +225,6 @@ def test_evaluate_weigh_and_also_of_the_command(files, capsys):
     assert document["pairs"][0].keys() == {"labels", "expected", "real"}
     assert main(["evaluate", test, "--joint-from", model]) == 0
     assert "farthest from what is expected" in capsys.readouterr().out
-    assert main(["joint", "weigh", test, "--joint-from", model, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["bytes"] > 0
     search_also = ["search", test, "+a", "--joint", "--joint-from", model, "--also", "2"]
     assert main([*search_also, "--json"]) == 0
     also = json.loads(capsys.readouterr().out)["also"]
@@ -273,7 +245,6 @@ def test_evaluate_weigh_and_also_of_the_command(files, capsys):
         ),
         (["evaluate", "TEST", "--joint-from", "TEST"], "other rows"),
         (["joint", "fit", "TEST"], "add --out"),
-        (["joint", "weigh", "TEST"], "--joint-from joint.json"),
         (["joint", "fit", "TEST", "--out", "OUT.json", "--components", "two"], "whole numbers"),
     ],
 )

@@ -72,7 +72,3 @@ def test_known_rows_expected_and_real_hits(record, query, joint, tmp_path):
     stored = cr.retrieve.search(tmp_path / "p.parquet", query, top=5, joint=model)
     assert (stored.known_rows, stored.known_hits) == (rows, hits)
     assert stored.known_expected == pytest.approx(expected, rel=1e-5)
-    # Without the count, nothing is said about known rows, and the best rows are the same.
-    short = index.search(query, top=5, joint=model, count=False)
-    assert [hit.id for hit in short.hits] == [hit.id for hit in asked.hits[:5]]
-    assert short.expected_hits is None

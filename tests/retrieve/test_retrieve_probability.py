@@ -11,8 +11,7 @@ from test_retrieve_queries import value
 
 from credibly import InputError
 from credibly.retrieve import Query, parse, probability
-from credibly.retrieve.query.diagram import diagram
-from credibly.retrieve.query.formula import And, Label, Not, Or, query_of
+from credibly.retrieve.query import And, Label, Not, Or, diagram, query_of
 
 LABELS = ("a", "b", "c", "d")
 formulas = st.recursive(

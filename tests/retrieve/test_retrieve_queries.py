@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from credibly import InputError
 from credibly.retrieve import Query, parse
-from credibly.retrieve.query.formula import And, Label, Not, Or, quoted
+from credibly.retrieve.query import And, Label, Not, Or, quoted
 
 # Everything a file may call a label, and some names that have caused trouble elsewhere.
 names = st.one_of(

@@ -2,15 +2,16 @@
 
 import os
 import shutil
+import sys
 
 import numpy as np
 import pytest
 from test_retrieve_engines import LABELS, QUERIES, table, write
 
 from credibly import InputError
+from credibly.executors import Spark
 from credibly.retrieve import Joint, search
-from credibly.retrieve.joint.row_weights import write_row_weights
-from credibly.retrieve.query.formula import quoted
+from credibly.retrieve.query import quoted
 
 pyspark = pytest.importorskip(
     "pyspark", reason="PySpark is not installed: pip install 'credibly[spark]'"
@@ -31,6 +32,7 @@ pytestmark = [
 def session():
     from pyspark.sql import SparkSession
 
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master("local[2]").appName("credibly tests")
     builder = builder.config("spark.ui.enabled", "false").config("spark.sql.shuffle.partitions", 2)
     spark = builder.getOrCreate()
@@ -64,7 +66,7 @@ def together(data):
 def test_spark_and_duckdb_give_the_same_ids_and_bits(query, joint, together, folder, session):
     model = together if joint else None
     local = search(folder, query, top=50, joint=model)
-    spark = search(folder, query, top=50, joint=model, engine="spark", session=session)
+    spark = search(folder, query, top=50, joint=model, executor=Spark(session))
     assert spark.hits == local.hits
     assert (spark.rows, spark.known_rows, spark.known_hits) == (
         local.rows,
@@ -74,32 +76,6 @@ def test_spark_and_duckdb_give_the_same_ids_and_bits(query, joint, together, fol
     assert spark.expected_hits == pytest.approx(local.expected_hits, rel=1e-12)
 
 
-@pytest.mark.parametrize("components", [1, 3])
-def test_stored_weights_give_the_same_ids_and_bits(components, data, folder, session):
-    joint = Joint(components).fit(data[1], data[2], LABELS)
-    query = "+fork -knife"
-    computed = search(folder, query, top=50, joint=joint, engine="spark", session=session)
-    assert "credibly_weights" not in computed.sql[0]
-    write_row_weights(folder, joint)
-    local = search(folder, query, top=50, joint=joint)
-    stored = search(folder, query, top=50, joint=joint, engine="spark", session=session)
-    assert "credibly_weights" in stored.sql[0]
-    assert stored.hits == local.hits
-    assert (stored.rows, stored.known_hits) == (local.rows, local.known_hits)
-    assert stored.expected_hits == pytest.approx(local.expected_hits, rel=1e-12)
-    assert stored.expected_hits == pytest.approx(computed.expected_hits, rel=1e-9)
-    independent = search(folder, query, top=50, engine="spark", session=session)
-    assert stored.expected_hits != pytest.approx(independent.expected_hits, rel=1e-6)
-
-
-def test_stored_weights_of_another_model_are_not_used(data, folder, session):
-    one, other = (Joint(count).fit(data[1], data[2], LABELS) for count in (1, 3))
-    write_row_weights(folder, one)
-    found = search(folder, "+fork", joint=other, engine="spark", session=session)
-    assert "credibly_weights" not in found.sql[0]
-    assert found.expected_hits == pytest.approx(search(folder, "+fork", joint=other).expected_hits)
-
-
 def test_no_label_name_reaches_spark_as_code(session, tmp_path):
     labels = ["a`b", "x; DROP TABLE y", 'q"q', "Dog", "dog", "select", "50%", "猫", "it's"]
     ids, chances, truth = table(40, labels)
@@ -107,13 +83,13 @@ def test_no_label_name_reaches_spark_as_code(session, tmp_path):
     either = " | ".join(map(quoted, labels[:3]))
     query = f"+Dog -dog ({either}) & ({' | '.join(map(quoted, labels[5:]))})"
     local = search(tmp_path / "p.parquet", query, top=40)
-    spark = search(tmp_path / "p.parquet", query, top=40, engine="spark", session=session)
+    spark = search(tmp_path / "p.parquet", query, top=40, executor=Spark(session))
     assert spark.hits == local.hits
 
 
 def test_an_address_is_read_by_the_cluster_itself(folder, session):
     address = "file://" + str(folder).replace("[", "\\[").replace("]", "\\]")
-    spark = search(address, "+fork -knife", engine="spark", session=session)
+    spark = search(address, "+fork -knife", executor=Spark(session))
     assert spark.hits == search(folder, "+fork -knife").hits
 
 
@@ -122,4 +98,4 @@ def test_a_probability_that_is_none_is_named(session, tmp_path):
     chances[7, 1] = np.nan
     write(tmp_path / "p.parquet", ids, chances)
     with pytest.raises(InputError, match=f"'p:apple' of the row with id '{ids[7]}'"):
-        search(tmp_path / "p.parquet", "+apple", engine="spark", session=session)
+        search(tmp_path / "p.parquet", "+apple", executor=Spark(session))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from credibly import InputError
 from credibly.retrieve import parse, probability
-from credibly.retrieve.query import diagram
+from credibly.retrieve import query as queries
 
 NAMES = [f"l{place:03d}" for place in range(200)]
 
@@ -19,7 +19,7 @@ NAMES = [f"l{place:03d}" for place in range(200)]
 def operations(text: str) -> int:
     """Operations that building the diagram took, whether it ended well or not."""
     query = parse(text)
-    builder = diagram._Builder(tuple(sorted(query.labels)))
+    builder = queries._Builder(tuple(sorted(query.labels)))
     with suppress(InputError):
         builder.build(query.expression)
     return builder.operations
@@ -41,19 +41,19 @@ def formulas() -> st.SearchStrategy[str]:
 @settings(max_examples=60, deadline=None)
 @given(formulas())
 def test_any_query_takes_a_bounded_number_of_operations(text):
-    assert operations(text) <= diagram.MOST_OPERATIONS + 1
+    assert operations(text) <= queries.MOST_OPERATIONS + 1
     with suppress(InputError):
-        assert len(diagram.diagram(parse(text)).nodes) <= diagram._MOST_NODES
+        assert len(queries.diagram(parse(text)).nodes) <= queries._MOST_NODES
 
 
 @pytest.mark.parametrize("pairs", [8, 16, 24, 100])
 def test_crossed_conjunctions_are_bounded(pairs):
-    assert operations(crossed(pairs)) <= diagram.MOST_OPERATIONS + 1
+    assert operations(crossed(pairs)) <= queries.MOST_OPERATIONS + 1
     both = " ".join(f"({crossed(pairs)} | x{n})" for n in range(4))
-    assert operations(both) <= diagram.MOST_OPERATIONS + 1
+    assert operations(both) <= queries.MOST_OPERATIONS + 1
     if pairs >= 24:
         with pytest.raises(InputError, match=r"must take at most .* operations"):
-            diagram.diagram(parse(crossed(pairs)))
+            queries.diagram(parse(crossed(pairs)))
 
 
 @pytest.mark.parametrize("sign", [" ", " | ", " !", " | !"])
@@ -63,7 +63,7 @@ def test_joining_labels_takes_a_few_operations_per_label(sign, count):
     for order in (names, names[::-1], [*names[1::2], *names[::2]]):
         text = sign.join(order)
         assert operations(text) <= 5 * count
-        assert len(diagram.diagram(parse(text)).nodes) == count
+        assert len(queries.diagram(parse(text)).nodes) == count
     chances = np.full((1, count), 0.999)
     assert probability(" ".join(names), chances, names) == pytest.approx(
         np.float32(0.999).astype(float) ** count
@@ -72,4 +72,4 @@ def test_joining_labels_takes_a_few_operations_per_label(sign, count):
 
 def test_more_labels_than_documented_are_refused():
     with pytest.raises(InputError, match="a query may name 200 labels at most; got 201"):
-        diagram.diagram(parse(" ".join([*NAMES, "more"])))
+        queries.diagram(parse(" ".join([*NAMES, "more"])))

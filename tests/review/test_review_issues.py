@@ -1,4 +1,4 @@
-"""Disagreements are ranked, planted errors are found and counted, and annotators round-trip."""
+"""Probable errors are ranked, planted ones are found and counted, and annotators round-trip."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from scipy.special import expit
 from credibly import InputError, Predictions, review
 from credibly.cli import main
 from credibly.review import fiftyone, label_studio
+from credibly.review.issues import fit_noise
 
 LABELS = ["cat", "=dog", "big, cow"]
 
@@ -33,27 +34,30 @@ def record(rows: int = 4000, seed: int = 0, flips: float = 0.05, spread: float =
     return predictions, wrong & (targets >= 0), truth
 
 
-def test_entries_are_ranked_by_disagreement():
+def test_entries_are_ranked_by_their_error_probability():
     predictions, _, _ = record(300)
-    issues = review.label_issues(predictions, top=None, min_disagreement=0.0)
+    issues = review.label_issues(predictions, top=None, min_probability=0.0)
     assert len(issues) == predictions.probabilities.size
-    values = [each.disagreement for each in issues]
+    values = [each.error_probability for each in issues]
     assert values == sorted(values, reverse=True)
     for each in issues:
         p = predictions.probabilities[each.row, LABELS.index(each.label)]
         given = predictions.targets[each.row, LABELS.index(each.label)]
         assert each.given == (None if given < 0 else given)
-        assert each.disagreement == pytest.approx(1 - p if given == 1 else p)
+        assert each.probability == p
         assert each.kind == {1: "extra", 0: "missing", -1: "unknown"}[int(given)]
         assert predictions.ids[each.row] == each.id
 
 
 @pytest.mark.parametrize("kind", ["missing", "extra", "unknown"])
-def test_kinds_and_least_disagreement_are_kept_to(kind):
+def test_kinds_and_least_probability_are_kept_to(kind):
     predictions, _, _ = record(600)
-    issues = review.label_issues(predictions, kinds=[kind], min_disagreement=0.8, top=50)
-    assert 0 < len(issues) <= 50
-    assert all(each.kind == kind and each.disagreement >= 0.8 for each in issues)
+    given = {"kinds": [kind], "top": None}
+    issues = review.label_issues(predictions, min_probability=0.6, **given)
+    every = review.label_issues(predictions, min_probability=0.0, **given)
+    assert 0 < len(issues) < len(every)
+    assert all(each.kind == kind for each in every)
+    assert list(issues) == [each for each in every if each.error_probability >= 0.6]
 
 
 def test_planted_errors_come_first():
@@ -61,6 +65,29 @@ def test_planted_errors_come_first():
     issues = review.label_issues(predictions, top=200, kinds=["missing", "extra"])
     hits = [wrong[each.row, LABELS.index(each.label)] for each in issues]
     assert np.mean(hits) > 0.95
+
+
+@pytest.mark.parametrize("spread", [1.5, 5.0, 12.0])
+def test_a_right_truth_has_hardly_a_label_that_is_probably_wrong(spread):
+    """A truth drawn from the probabilities contradicts the sure ones now and then."""
+    for seed in range(3):
+        predictions, wrong, _ = record(seed=seed, flips=0.0, spread=spread)
+        found = review.label_issues(predictions, kinds=["missing", "extra"])
+        assert found.wrong == len(found) <= 1e-4 * wrong.size
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_most_flipped_labels_are_found_by_a_sharp_model(seed):
+    predictions, wrong, _ = record(seed=seed, flips=0.02, spread=12.0)
+    found = review.label_issues(predictions, top=None, kinds=["missing", "extra"])
+    hits = sum(wrong[each.row, LABELS.index(each.label)] for each in found)
+    assert hits > 0.6 * wrong.sum()
+    assert hits > 0.85 * len(found)
+    assert found.wrong == len(found) <= 2 * found.total.expected
+    noise = fit_noise(predictions)
+    assert noise == found.noise
+    p, y = predictions.probabilities, predictions.targets
+    assert noise.probably_wrong(p, y).sum() == found.wrong
 
 
 @pytest.mark.parametrize("flips", [0.0, 0.02, 0.05, 0.15])
@@ -100,7 +127,7 @@ def test_a_filled_queue_corrects_the_truth(tmp_path, capsys):
     predictions.write(tmp_path / "p.parquet")
     queue = tmp_path / "queue.csv"
     assert main(["review", str(tmp_path / "p.parquet"), "--top", "40", "--out", str(queue)]) == 0
-    assert "40 entries written" in capsys.readouterr().out
+    assert "40 labels written" in capsys.readouterr().out
     with queue.open(newline="") as file:
         rows = list(csv.DictReader(file))
     words = ["absent", "present"]

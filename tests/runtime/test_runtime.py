@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from scipy.special import expit
 
 import credibly as cr
 from credibly import InputError, calibrate, decide, losses, runtime
@@ -96,14 +97,19 @@ def test_every_link_in_numpy_is_that_of_torch(loss, link, tmp_path):
 
 
 @pytest.mark.parametrize("calibrator", CALIBRATORS)
-@pytest.mark.parametrize("loss", [None, "spa", "softmax"])
+@pytest.mark.parametrize("loss", [None, "spa", "softmax", "probabilities"])
 def test_every_calibrator_in_numpy_is_that_of_torch(loss, calibrator, tmp_path):
     if loss != "softmax" and calibrator in SOFTMAX_CALIBRATORS:
         pytest.skip("needs probabilities that sum to 1")
-    pipeline = pipeline_of(loss, calibrator)
     scores = NOISE.normal(-1, 3, (ROWS, LABELS)).astype(np.float32)
+    others = 30 * scores[:5]
+    if loss == "probabilities":
+        pipeline = pipeline_of(None, calibrator, link="probabilities")
+        scores, others = expit(scores), expit(others)
+    else:
+        pipeline = pipeline_of(loss, calibrator)
     pipeline.fit(scores, np.eye(LABELS, dtype=int)[CLASSES])
-    assert_same(pipeline, np.r_[scores, 30 * scores[:5]], tmp_path)
+    assert_same(pipeline, np.r_[scores, others], tmp_path)
 
 
 @pytest.mark.parametrize("rule", DECISIONS)

@@ -7,7 +7,7 @@ import time
 import numpy as np
 
 from credibly import evaluate
-from credibly.executors import Local, Spark
+from credibly.executors import Executor, Spark
 from credibly.metrics import Summary
 from credibly.predictions import Dataset
 
@@ -34,7 +34,7 @@ def test_the_tasks_of_a_lost_worker_are_done_again(cluster, parts, tmp_path):
     count = len(dataset.labels)
     spark = Spark(session).accumulate(dataset, Summary(count, zero=True), slow)
     killer.join()
-    local = Local().accumulate(dataset, Summary(count, zero=True), feed)
+    local = Executor().accumulate(dataset, Summary(count, zero=True), feed)
     begun = [path.name.split("-")[0] for path in tmp_path.iterdir()]
     assert len(begun) > len(set(begun))  # some shard was begun twice
     for name, expected in local.state().items():

@@ -28,6 +28,22 @@ class LocalSession:
         return Frame([[{"id": number}] for number in range(start, end, step)])
 
 
+class Row(tuple):
+    """A tuple whose cells have names, as Spark's: methods of tuples hide cells of their name."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, cells: dict[str, Any]) -> Row:
+        return cls([*cells.items()])
+
+    def __getattr__(self, name: str) -> Any:
+        return self[name]
+
+    def __getitem__(self, name: Any) -> Any:
+        return dict(iter(self))[name]
+
+
 class Frame:
     """Rows in partitions."""
 
@@ -56,5 +72,5 @@ class Frame:
             [sorted(rows, key=lambda row: [row[key] for key in keys]) for rows in self.partitions]
         )
 
-    def collect(self) -> list[SimpleNamespace]:
-        return [SimpleNamespace(**row) for rows in self.partitions[::-1] for row in rows]
+    def collect(self) -> list[Row]:
+        return [Row.of(row) for rows in self.partitions[::-1] for row in rows]

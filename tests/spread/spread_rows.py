@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 
 import credibly as cr
-from credibly.predictions.completeness import shard_metadata, shard_name
+from credibly.predictions.dataset import shard_metadata, shard_name
 from credibly.targets import SparseTargets
 
 LABELS = ["fork", "apple", "knife", "table", "dog", "never"]

@@ -14,7 +14,7 @@ from spread_rows import rows, write
 
 import credibly as cr
 from credibly import InputError, metrics
-from credibly.executors import Local, Spark
+from credibly.executors import Executor, Spark
 from credibly.workflows import calibrate_dataset, evaluation
 
 ROWS, LABELS = 800, [f"label {place}" for place in range(5)]
@@ -120,7 +120,7 @@ def by_compare_page(folder):
     pytest.importorskip("fastapi")
     from fastapi.testclient import TestClient
 
-    from credibly.app.server.application import create_app
+    from credibly.app.server import create_app
 
     predictions().write(folder / "a.parquet")
     p, y = arrays()
@@ -159,7 +159,7 @@ def test_a_zero_counts_as_the_resolution_of_its_type():
     assert metrics.log_loss(p, y) == pytest.approx(terms.mean(), rel=1e-9)
 
 
-@pytest.mark.parametrize("executor", [Local(), Spark(LocalSession())], ids=["local", "spark"])
+@pytest.mark.parametrize("executor", [Executor(), Spark(LocalSession())], ids=["local", "spark"])
 def test_every_executor_runs_the_one_body_of_evaluate(executor, tmp_path, monkeypatch):
     def broken(*arguments, **options):
         raise RuntimeError("the body of evaluate")

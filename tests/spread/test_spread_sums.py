@@ -12,12 +12,12 @@ from spread_rows import RECORDS, ROWS, rows, splits, top_rows, write
 
 import credibly as cr
 from credibly import decide, metrics
-from credibly.calibrate.histogram import LogOddsHistogram
 from credibly.executors import Spark
-from credibly.metrics.bootstrap import GroupSums, TopGroupSums
+from credibly.metrics.intervals import GroupSums, TopGroupSums
 from credibly.metrics.label_sets import SetCounts
-from credibly.metrics.top_labels import TopLabels, TopSummary
+from credibly.metrics.top_labels import HeldLabels, TopLabels
 from credibly.review import label_issues
+from credibly.review.noise_model import LogOddsHistogram
 from credibly.workflows import calibrate_dataset, calibrate_file
 
 PARTS = (1, 2, 5, 17)  # from 16 on, sums are added on the workers first
@@ -93,8 +93,8 @@ def accumulators():
             lambda each, part: each.update(p[part], y[part], first_row=part.start),
             lambda each: each.intervals(estimates),
         ),
-        "TopSummary": (
-            TopSummary,
+        "HeldLabels": (
+            HeldLabels,
             lambda each, part: each.update(*top_arrays(part)),
             lambda each: each.numbers(5),
         ),
@@ -113,7 +113,7 @@ def accumulators():
         "LogOddsHistogram": (
             lambda: LogOddsHistogram(6),
             lambda each, part: each.update(*histogram_entries(p[part], y[part])),
-            lambda each: each.cells(),
+            lambda each: each.bins(),
         ),
     }
 
@@ -226,8 +226,8 @@ def test_sets_do_not_depend_on_the_parts(rule, parts, tmp_path):
 @pytest.mark.parametrize("name", ["plain", "top labels"])
 def test_label_issues_do_not_depend_on_the_parts(name, parts, tmp_path):
     folder = write(RECORDS[name](), tmp_path / "shards", parts)
-    one = label_issues(folder, top=40, min_disagreement=0.5)
-    many = label_issues(folder, top=40, min_disagreement=0.5, executor=Spark(LocalSession()))
+    one = label_issues(folder, top=40, min_probability=0.0)
+    many = label_issues(folder, top=40, min_probability=0.0, executor=Spark(LocalSession()))
     assert many.to_dict()["issues"] == one.to_dict()["issues"]
     # The estimate is a fit, which stops at a slightly other place if sums differ in their last bit.
     assert many.total.expected == pytest.approx(one.total.expected, rel=1e-2)

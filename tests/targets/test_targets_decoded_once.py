@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from credibly import calibrate, decide, metrics, retrieve, targets
-from credibly.app.views.overview import verdict
-from credibly.plot.label_sets import coverage_curve
+from credibly import calibrate, decide, metrics, plot, retrieve, targets
+from credibly.app.statistics.overview import verdict
+from credibly.pipeline import Pipeline
 from credibly.predictions import Predictions
 from credibly.targets import Targets
 
@@ -18,6 +18,7 @@ RNG = np.random.default_rng(0)
 PROBABILITIES = RNG.random((60, 6)).astype(np.float32)
 HARD = (RNG.random((60, 6)) < PROBABILITIES).astype(np.int8)
 HARD[3, 2] = -1
+SCORES = RNG.normal(size=(60, 6))
 SETS = PROBABILITIES > 0.5
 LABELS = list("abcdef")
 
@@ -40,7 +41,13 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "calibrator": lambda y: calibrate.Affine().fit(PROBABILITIES, y).state(),
     "decision": lambda y: decide.BestF().fit(PROBABILITIES, y).state(),
     "joint": lambda y: retrieve.fit_joint(PROBABILITIES, y, LABELS).log_scores,
-    "coverage curve": lambda y: coverage_curve(PROBABILITIES, y, [1.0, 2.0]),
+    "pipeline": lambda y: (
+        Pipeline(None, calibrate.Affine(), decide.BestF()).fit(PROBABILITIES, y).state()
+    ),
+    "chosen calibrator": lambda y: calibrate.choose({"a": SCORES, "b": SCORES / 2}, y).stage,
+    "coverage curve": lambda y: (
+        plot.coverage(PROBABILITIES, y, sizes=[1.0, 2.0]).lines[0].get_ydata()
+    ),
     "predictions": lambda y: (
         Predictions.from_arrays(probabilities=PROBABILITIES, targets=y, labels=LABELS).targets
     ),

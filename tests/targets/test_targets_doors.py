@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,11 @@ SOURCE = Path(__file__).parents[2] / "src" / "credibly"
 
 pytestmark = pytest.mark.skipif(not SOURCE.is_dir(), reason="the source tree is not here")
 
-DOORS_INSIDE = 37
-"""Functions that accept ``coding`` and are no public ones. Lower it when one goes."""
+STILL_INSIDE = ("data", "integrations", "metrics", "predictions", "retrieve")
+"""Packages in which a function that is not exported may accept ``coding``. Remove those done."""
+
+DOORS_INSIDE = 14
+"""How many such functions there are. Lower it when one goes."""
 
 
 def exported() -> set[str]:
@@ -41,13 +45,14 @@ def with_coding(body: list[ast.stmt], public: set[str], inside: str | None = Non
     return found
 
 
-def test_few_functions_inside_accept_a_coding():
+def test_only_public_functions_accept_a_coding():
     public = exported()
-    found = {
-        f"{path.relative_to(SOURCE).as_posix()}:{name}"
-        for path in sorted(SOURCE.rglob("*.py"))
-        # `targets` itself decodes.
-        if path.relative_to(SOURCE).parts[0] != "targets"
-        for name in with_coding(ast.parse(path.read_text(encoding="utf-8")).body, public)
-    }
-    assert len(found) <= DOORS_INSIDE, sorted(found)
+    found: dict[str, list[str]] = defaultdict(list)
+    for path in sorted(SOURCE.rglob("*.py")):
+        package = path.relative_to(SOURCE).parts[0]
+        if package != "targets.py":  # which decodes
+            body = ast.parse(path.read_text(encoding="utf-8")).body
+            found[package] += [f"{path.name}: {name}" for name in with_coding(body, public)]
+    left = [name for package in STILL_INSIDE for name in found.pop(package, [])]
+    assert len(left) <= DOORS_INSIDE, left
+    assert not [name for functions in found.values() for name in functions]

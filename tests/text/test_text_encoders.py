@@ -1,6 +1,7 @@
 """hf: text encoders and LXMERT, in an environment of their own: ``make test-text``."""
 
 import importlib.util
+import json
 import multiprocessing
 import os
 import shutil
@@ -11,9 +12,10 @@ import pytest
 import torch
 
 import credibly as cr
+from credibly.cli import main
 from credibly.data import Data
 from credibly.train import recipe
-from credibly.train.batches import epoch_batches, scoring_batches
+from credibly.train.distributed import epoch_batches, scoring_batches
 
 if importlib.util.find_spec("transformers") is None:
     pytest.skip(
@@ -165,7 +167,7 @@ BROKEN = {
     "no tokenizer": (without_tokenizer, "tokenizer"),
     "another model's tokenizer": (
         lambda f: write_tokenizer(f, [f"word{n}" for n in range(500)]),
-        "tokenizer is of another model",
+        "tokenizer belongs to another model",
     ),
     "no weights": (lambda f: (f / "model.safetensors").unlink(), r"model\.safetensors"),
     "weights of another size": (lambda f: edit_config(f, hidden_size=8), "fits its config"),
@@ -182,6 +184,21 @@ def test_a_broken_folder_is_refused_by_name(case, bert, tmp_path):
     with pytest.raises(cr.InputError, match=words):
         cr.train.fit(comments(), settings, folder=tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_texts_that_a_damaged_tokenizer_cannot_read_are_refused(bert, tmp_path):
+    for change, words in (
+        (lambda vocabulary: vocabulary.pop("[UNK]"), r"Missing \[UNK\] token"),
+        (lambda vocabulary: vocabulary.update(red=10**6), "past the .* of `vocab_size`"),
+    ):
+        folder = tmp_path / words[:4]
+        shutil.copytree(bert, folder)
+        file = json.loads((folder / "tokenizer.json").read_text())
+        change(file["model"]["vocab"])
+        file["added_tokens"] = []
+        (folder / "tokenizer.json").write_text(json.dumps(file))
+        with pytest.raises(cr.InputError, match=f"must have a tokenizer .*{words}"):
+            build_text(f"hf:{folder}", comments(), 3).encode(np.array([["red zebra é"]], object))
 
 
 def test_too_many_tokens_are_refused(bert):
@@ -203,7 +220,7 @@ def test_lxmert_trains_one_epoch_on_questions_and_regions(questions, lxmert, tmp
     test = data.part("test")
     predictions = cr.load(tmp_path / "run").predict(test)
     counts = cr.papers.vqa_counts(root / "vqa", predictions.ids, predictions.labels)
-    assert 0 <= cr.metrics.vqa.vqa_accuracy(predictions.probabilities, counts) <= 1
+    assert 0 <= cr.papers.vqa.vqa_accuracy(predictions.probabilities, counts) <= 1
     stored = cr.Predictions.read(run.folder / "predictions.parquet")
     assert np.allclose(stored.probabilities, predictions.probabilities)
     assert np.allclose(stored.targets, test.targets, atol=1e-6)  # soft
@@ -221,15 +238,15 @@ def test_regions_matter_to_lxmert(questions, lxmert):
     assert not torch.allclose(before, after)
 
 
-def test_the_preset_of_the_paper_trains(questions, lxmert, tmp_path):
-    preset = {
-        **cr.papers.preset("spa-vqa").settings,
-        "model": f"hf:{lxmert}",
-        "weights": None,
-        "epochs": 1,
-    }
-    run = cr.train.fit(questions[1], recipe(**preset), folder=tmp_path / "run")
-    assert run.recipe.schedule == "linear"
+def test_the_preset_of_the_paper_trains_by_the_command(questions, lxmert, tmp_path, capsys):
+    root = questions[0]
+    command = ["train", f"vqa:{root / 'vqa'}", "--regions", str(root / "regions.tsv")]
+    command += ["--preset", "spa-vqa", "--model", f"hf:{lxmert}", "--weights", "none"]
+    command += ["--epochs", "1", "--quiet", "--out", str(tmp_path / "run")]
+    assert main(command) == 0, capsys.readouterr().err
+    found, printed = cr.load(tmp_path / "run").recipe, cr.papers.preset("spa-vqa").settings
+    for name in set(printed) - {"model", "weights", "epochs", "probe_first", "fixed_norms"}:
+        assert getattr(found, name) == printed[name], name
 
 
 def _train(root, model, out, kill):

@@ -15,12 +15,13 @@ from credibly.checks import InputError
 from credibly.cli import main
 from credibly.data import Data
 from credibly.models.network import Stack
-from credibly.models.tree_growing import Booster, BoostingOptions, ForestOptions
+from credibly.models.trees import Booster, BoostingOptions, ForestOptions
 from credibly.train import auto as choice
 from credibly.train import auto as kinds
 from credibly.train import fit, load, recipe
 from credibly.train.auto import Size, candidates, choose, problem_of
 
+pytest.importorskip("lightgbm")
 MODELS = ("auto", "forest", "boosting")
 each_model = pytest.mark.parametrize("model", MODELS)
 
@@ -34,9 +35,9 @@ def quick(monkeypatch):
     monkeypatch.setattr(ForestOptions.__init__, "__defaults__", (15, ("extra",), 1))
 
 
-def _few_epochs(problem):
+def _few_epochs(problem, worth=kinds.always):
     network = dataclasses.replace(problem.network, epochs=3)
-    return kinds.fit_mlp(dataclasses.replace(problem, network=network))
+    return kinds.fit_mlp(dataclasses.replace(problem, network=network), worth)
 
 
 def drawn(rows: Data) -> Data:
@@ -112,7 +113,7 @@ def test_each_row_is_scored_by_models_that_were_not_trained_on_it():
         assert not set(inside) & set(outside)
     assert problem.crossed
     for name, train in kinds.FIT.items():
-        found = train(problem)
+        found = train(problem, kinds.always)
         assert ((found.scores > 0) == targets).mean() < 0.68, name  # noise cannot be predicted
 
 
@@ -128,18 +129,58 @@ def test_a_table_that_trees_suit_is_given_to_trees(tmp_path):
     assert run.metrics["NLL"] < table["linear"]["nll"]
 
 
+def planned(size, **options):
+    """The models that are tried, in order."""
+    return [row["model"] for row in candidates(size, recipe(**options)) if "left_out" not in row]
+
+
 def test_the_budget_decides_by_the_size_of_the_data_alone():
-    small = candidates(Size(500, 50, 6, 5), recipe())
-    large = candidates(Size(100_000, 500, 80, 1), recipe())
-    assert not any("left_out" in row for row in small)
-    assert [row["model"] for row in large if "left_out" not in row] == ["mlp"]
-    beside = candidates(Size(20_000, 500, 80, 1), recipe())  # together they exceed the budget
-    assert [row["model"] for row in beside if "left_out" not in row] == ["linear", "mlp"]
-    assert sum(row["seconds"] for row in beside if "left_out" not in row) > 60
-    nothing = candidates(Size(500, 50, 6, 5), recipe(budget="0s"))
-    assert [row["model"] for row in nothing if "left_out" not in row] == ["mlp"]
+    assert set(planned(Size(500, 50, 6, 5))) == set(kinds.FIT)
+    middle = planned(Size(9_000, 500, 60, 1))  # one of each kind
+    assert (middle[0], middle[-1]) == ("linear", "mlp")
+    assert len(middle) == 3
+    assert planned(Size(100_000, 500, 80, 1)) == ["mlp"]
+    assert planned(Size(500, 50, 6, 5), budget="0s") == ["mlp"]
     more = candidates(Size(100_000, 500, 80, 1), recipe(budget="1000h"))
     assert [row["model"] for row in more if "left_out" in row] == ["forest"]  # its memory
+    assert [row["seconds"] for row in more] == sorted(row["seconds"] for row in more)
+
+
+def test_without_lightgbm_boosting_is_left_out_and_says_so(monkeypatch):
+    monkeypatch.setattr(kinds, "find_spec", lambda name: None)
+    left_out = {
+        row["model"]: row.get("left_out") for row in candidates(Size(500, 50, 6, 5), recipe())
+    }
+    assert left_out["boosting"] == "lightgbm is not installed"
+    assert left_out["forest"] is None
+
+
+@pytest.mark.parametrize("adds", [False, True])
+def test_a_candidate_is_trained_on_the_other_folds_if_it_adds_on_the_first(adds, monkeypatch):
+    """Scores as those of the linear model add nothing to it; the truth in them does."""
+    rows = dataclasses.replace(cr.data.synthetic(200), drawn=True)
+    trained, parts = kinds._trained_mlp, []
+
+    def watched(problem, number, dropout):
+        parts.append(number)
+        outside = problem.folds.parts[number][1]
+        scores = kinds.fit_linear(problem).scores[outside] + adds * problem.targets[outside]
+        return dataclasses.replace(trained(problem, number, dropout), scores=scores)
+
+    monkeypatch.setattr(kinds, "_trained_mlp", watched)
+    monkeypatch.setattr(kinds, "candidates", lambda size, recipe: plan)
+    plan = [{"model": "linear", "seconds": 1.0}, {"model": "mlp", "seconds": 3.0}]
+    heard = []
+    callback = cr.train.Callback()
+    monkeypatch.setattr(callback, "on_candidate", heard.append)
+    run = fit(rows, recipe(folds=5), callback=callback)
+    table = {row["model"]: row for row in run.candidates["candidates"]}
+    assert (table["mlp"]["weight"] > 0) == adds == ("left_out" not in table["mlp"])
+    assert parts == ([0, 0, 1, 2, 3, 4] if adds else [0])
+    assert list(run.spent) == ["linear", "mlp"]
+    assert [(each["model"], each["number"]) for each in heard] == [("linear", 1), ("mlp", 2)]
+    assert heard[0]["left"] == 4
+    assert heard[1]["left"] == pytest.approx(3 * heard[1]["spent"])
 
 
 @pytest.mark.parametrize(
@@ -177,24 +218,6 @@ def test_an_ensemble_averages_members_and_scores_rows_by_those_that_left_them_ou
     assert (counts >= 1).all()
 
 
-def test_snapshots_of_every_network_are_members_and_restore(rows, tmp_path, monkeypatch):
-    monkeypatch.setitem(kinds.FIT, "mlp", kinds.fit_mlp)
-    given = settings("mlp", ensemble=2, snapshots=3, hidden=8, epochs=6, dropout=0.0)
-    run = fit(rows, given, folder=tmp_path / "run")
-    assert run.candidates["members"] == ["mlp"] * 6
-    test = rows.part("test")
-    inputs = torch.from_numpy(test.features)
-    own = torch.stack([member(inputs) for member in run.model.members])
-    assert all((own[i] - own[j]).abs().max() > 1e-3 for i in range(6) for j in range(i))
-    torch.testing.assert_close(run.scores(test), own.mean(dim=0))
-    again = load(tmp_path / "run").predict(test).probabilities
-    assert np.array_equal(again, run.predict(test).probabilities)
-    # The first cycle of a network is a network of its own with as many epochs.
-    alone = dataclasses.replace(given, snapshots=1, epochs=2)
-    first = fit(rows, alone, folder=tmp_path / "alone").model.members[0]
-    torch.testing.assert_close(first(inputs), own[0], rtol=0, atol=0)
-
-
 def test_predictions_of_members_can_be_kept_and_their_weighted_log_odds_are_the_scores(
     rows, tmp_path
 ):
@@ -222,10 +245,10 @@ def test_the_command_line_shows_what_was_compared_and_keeps_members(tmp_path, ca
     assert main(["train", source, "--out", out, "--budget", "20s"]) == 0
     shown = capsys.readouterr().out
     assert "models compared on rows they did not see" in shown
-    assert all(name in shown for name in kinds.FIT)
+    assert all(name in shown for name in (*kinds.FIT, "estimate s", "spent s"))
     assert main(["train", source, "--out", out, "--budget", "20s", "--resume", "--json"]) == 0
     table = json.loads(capsys.readouterr().out)["candidates"]
-    assert [row["model"] for row in table] == list(kinds.FIT)
+    assert {row["model"] for row in table} == set(kinds.FIT)
     folder = tmp_path / "members"
     given = ["predict", out, source, "--out", str(tmp_path / "p.parquet"), "--members", str(folder)]
     assert main(given) == 0
@@ -264,19 +287,11 @@ def test_one_label_per_row_is_compared_as_classes(tmp_path):
 UNFIT = {
     "budget": {"budget": "soon"},
     "one member": {"ensemble": 1},
-    "snapshots of one": {"snapshots": 2, "ensemble": 0},
-    "snapshots of trees": {"snapshots": 2, "ensemble": 2, "model": "forest"},
-    "many members": {"snapshots": 100, "ensemble": 101, "model": "mlp", "epochs": 100},
-    "short cycles": {"snapshots": 5, "ensemble": 2, "model": "mlp", "epochs": 4},
 }
 REFUSED = {
     "loss": (settings("forest", loss="asl"), "is trained by log loss"),
     "budget": (None, "must be a time such as 60s"),
     "one member": (None, r"`ensemble` must lie in \[2, 1000\]; got 1"),
-    "snapshots of one": (None, r"`ensemble` must lie in \[2"),
-    "snapshots of trees": (None, "`snapshots` belongs to the recipe Ensemble"),
-    "many members": (None, "must be at most 10,000 members; got 101 × 100"),
-    "short cycles": (None, "`snapshots` must be at most `epochs`, 4; got 5"),
     "folds": (settings("forest", folds=10**6), "`folds` must be at most"),
 }
 
@@ -352,7 +367,7 @@ def test_the_first_part_bounds_the_iterations_of_boosting(monkeypatch):
         return booster(features, targets, seed, given, **others)
 
     monkeypatch.setattr("credibly.train.auto.Booster", watched)
-    found = kinds.fit_boosting(problem, (1, 2, 20, 40))
+    found = kinds.fit_boosting(problem, all_stages=(1, 2, 20, 40))
     assert grown[0] == 40
     assert grown[1] == grown[2] < 40
     assert found.options["iterations"] == grown[3] <= grown[1]
@@ -393,8 +408,11 @@ def test_without_a_calibrator_a_sum_has_no_shift():
 def test_rare_features_cost_a_forest_little():
     noise = np.random.default_rng(0)
     rows = cr.data.synthetic(300)
-    dense = problem_of(rows, cr.losses.BCE().eval(), recipe(folds=2, loss="bce"), 0)
-    sparse = dataclasses.replace(dense, features=(noise.random((300, 800)) < 0.02) * 1.0)
+    rare = dataclasses.replace(rows, features=(noise.random((300, 800)) < 0.01) * 1.0, _hash=[])
+    dense, sparse = (
+        problem_of(each, cr.losses.BCE().eval(), recipe(folds=2, loss="bce"), 0)
+        for each in (rows, rare)
+    )
     assert choice._sparse(dense) == 0
     assert choice._sparse(sparse) == 800
     sizes = [Size(300, 800, 45, 5, number) for number in (0, 800)]

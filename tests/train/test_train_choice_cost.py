@@ -21,11 +21,15 @@ MEASURED = [
     ("forest", Size(391, 72, 6, 5), 1.3),
     ("forest", Size(1500, 103, 14, 5), 5.9),
     ("forest", Size(333, 1449, 45, 5, 1396), 2.7),
-    ("boosting", Size(391, 72, 6, 5), 1.7),
-    ("boosting", Size(1500, 103, 14, 5), 9.5),
-    ("boosting", Size(1211, 294, 6, 5), 9.8),
-    ("boosting", Size(333, 1449, 45, 5, 1396), 84.0),
-    ("boosting", Size(16000, 256, 10, 1), 11.0),
+    ("boosting", Size(129, 43, 7, 5), 0.4),
+    ("boosting", Size(326, 31, 12, 5), 0.4),
+    ("boosting", Size(391, 72, 6, 5), 0.5),
+    ("boosting", Size(322, 271, 19, 5), 4.3),
+    ("boosting", Size(1500, 103, 14, 5), 4.6),
+    ("boosting", Size(1211, 294, 6, 5), 3.4),
+    ("boosting", Size(333, 1449, 45, 5, 1396), 7.7),
+    ("boosting", Size(463, 1847, 27, 5, 1840), 7.8),
+    ("boosting", Size(17215, 500, 22, 1, 490), 17.7),
 ]
 """CPU seconds of candidates on shared sets, one thread."""
 

@@ -129,18 +129,6 @@ def test_bad_input_is_one_sentence_and_exit_code_2(message, arguments, rows, tmp
     assert not (tmp_path / "out").exists()
 
 
-def test_the_demo_explains_searches_and_reports(tmp_path, capsys):
-    out = str(tmp_path / "demo")
-    assert main(["demo", "--rows", "300", "--epochs", "1", "--jobs", "1", "--out", out]) == 0
-    shown = capsys.readouterr().out
-    for text in ("How to read it", "bce+twl", "expected,", "report.html", "seconds in all"):
-        assert text in shown
-    assert (tmp_path / "demo/report.html").stat().st_size > 10_000
-    assert (
-        cr.Predictions.read(tmp_path / "demo/runs/asl-seed0/predictions.parquet").scores is not None
-    )
-
-
 def test_the_demo_has_the_same_numbers_for_any_number_of_threads_and_jobs(tmp_path):
     command = [sys.executable, "-m", "credibly", "demo", "--rows", "200", "--epochs", "1", "--json"]
     shown = {}

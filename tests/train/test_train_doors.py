@@ -11,8 +11,9 @@ from train_instances import save_npz
 import credibly as cr
 from credibly.cli import main
 from credibly.data import Data
-from credibly.data.splits import TEST
 from credibly.train import Auto, Ensemble, Linear, Network, Trees, fit
+
+TEST = 1  # what `split` says of a row
 
 RECIPES = {
     "linear": (Linear(), ["--model", "linear"]),
@@ -81,9 +82,10 @@ def test_three_doors_give_one_model(name, seed, file, tmp_path):
     runs = [by_command, in_memory, classifier.run_]
     assert {type(run.recipe) for run in runs} == {type(by_command.recipe)}
     test = rows.part("test")
+    same = [Data(run.labels, test.targets, features=test.features) for run in runs]
     odds = [
-        run.log_odds(run.scores(Data(run.labels, test.targets, features=test.features)))
-        for run in runs
+        run.pipeline.log_odds(run.scores(each).numpy())
+        for run, each in zip(runs, same, strict=True)
     ]
     np.testing.assert_allclose(odds[1], odds[0], rtol=0, atol=1e-12)
     np.testing.assert_allclose(odds[2], odds[0], rtol=0, atol=1e-12)
@@ -135,6 +137,12 @@ def test_overwrite_replaces_a_run_and_nothing_else(name, tmp_path):
         fit(rows, recipe, folder=folder, overwrite=True, resume=True)
 
 
+@pytest.mark.parametrize("data", ["rows.csv", np.zeros((3, 2))], ids=["a name", "an array"])
+def test_data_that_were_not_loaded_are_refused(data):
+    with pytest.raises(cr.InputError, match=r"`data` must come from `cr\.data\.load`.*Load it"):
+        fit(data, "linear")
+
+
 @pytest.mark.parametrize("rows", [2, 7, 19])
 def test_few_rows_all_train_and_nothing_is_calibrated(rows):
     data = cr.data.synthetic(200).take(np.arange(rows))
@@ -150,7 +158,7 @@ STRAYS = {
     "forest": ("--model forest --epochs 3", "--epochs belongs to the recipe Network or Ensemble"),
     "linear": ("--model linear --terms 9 --l2 1", "--terms belongs to the recipe TextLinear or"),
     "network": ("--model mlp --budget 5s", "--budget belongs to the recipe Auto"),
-    "auto": ("--snapshots 2 --views flip", "--snapshots belongs to the recipe Ensemble"),
+    "auto": ("--ensemble 2 --views flip", "--ensemble belongs to the recipe Ensemble"),
 }
 
 

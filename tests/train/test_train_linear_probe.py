@@ -16,7 +16,7 @@ from credibly import InputError, losses
 from credibly.models import build
 from credibly.train import Callback, fit, fitting, recipe, resolve
 from credibly.train.distributed import SingleProcess
-from credibly.train.linear_probe import can_probe, solve_last_layer
+from credibly.train.linear import can_probe, solve_last_layer
 
 NETWORK = {"model": "resnet20-32", "epochs": 2, "batch_size": 16}
 
@@ -103,7 +103,7 @@ def test_weights_without_finite_features_are_refused(tmp_path):
     state = build("resnet20-32", (1, 16, 16), 4).backbone.state_dict()
     path = tmp_path / "backbone.safetensors"
     save_file({name: (tensor * 1e30).contiguous() for name, tensor in state.items()}, path)
-    with pytest.raises(InputError, match=r"must be finite; .* turn `head_start` off"):
+    with pytest.raises(InputError, match=r"must be finite; .* turn `probe_first` off"):
         fit(pictures(), recipe(**NETWORK, weights=str(path)), folder=tmp_path / "run")
 
 
@@ -111,7 +111,7 @@ SOLVED = {
     "images with weights": ({}, True),
     "zero biases": ({"prior_bias": False}, True),
     "frozen": ({"frozen": True}, False),
-    "not wanted": ({"head_start": False}, False),
+    "not wanted": ({"probe_first": False}, False),
     "a loss with a memory": ({"loss": "quasibinary"}, False),
     "another gradient": ({"loss": "focal(detach_weight=true)"}, False),
     "two scores per label": ({"loss": "avgk", "average_size": 2.0}, False),
@@ -123,7 +123,7 @@ SOLVED = {
 def test_pretrained_networks_for_images_start_with_a_solved_last_layer(given, solved, pretrained):
     settings = recipe(**{**NETWORK, "weights": pretrained, **given})
     resolved = resolve(settings, pictures())
-    assert resolved.head_start is solved
+    assert resolved.probe_first is solved
     assert resolve(resolved, pictures()) == resolved
 
 
@@ -137,8 +137,8 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("given", "match"), REFUSED.values(), ids=REFUSED)
-def test_a_head_start_that_cannot_be_had_is_refused(given, match, pretrained, tmp_path):
-    settings = {**NETWORK, "weights": pretrained, "head_start": True, **given}
+def test_a_probe_that_cannot_be_had_is_refused(given, match, pretrained, tmp_path):
+    settings = {**NETWORK, "weights": pretrained, "probe_first": True, **given}
     with pytest.raises(InputError, match=match):
         fit(pictures(), recipe(**settings), folder=tmp_path / "run")
 
@@ -147,9 +147,9 @@ def test_without_held_out_rows_nothing_is_solved(pretrained):
     data = pictures()
     alone = dataclasses.replace(data, split=np.where(data.split == 2, 0, data.split), _hash=[])
     settings = recipe(**NETWORK, weights=pretrained, calibrate="none", select="last")
-    assert resolve(settings, alone).head_start is False
+    assert resolve(settings, alone).probe_first is False
     with pytest.raises(InputError, match="held-out rows"):
-        resolve(dataclasses.replace(settings, head_start=True), alone)
+        resolve(dataclasses.replace(settings, probe_first=True), alone)
 
 
 @pytest.mark.parametrize("loss", ["bce", "quasibinary", "avgk", "role", "softmax", "joint"])
@@ -200,7 +200,7 @@ def test_a_callback_hears_of_every_penalty_before_the_first_update(shown, pretra
     assert len({each["l2"] for each in heard[:count]}) == count >= 3
     assert all(set(each) == {"l2", "nll", "map", "ace"} for each in heard[:count])
     assert heard[count:] == list(range(1, len(heard) - count + 1))
-    assert run.recipe.head_start
+    assert run.recipe.probe_first
 
 
 def test_two_processes_start_from_the_same_last_layer(pretrained, tmp_path):
@@ -214,5 +214,5 @@ def test_two_processes_start_from_the_same_last_layer(pretrained, tmp_path):
 
 
 def test_features_are_never_solved_first(tmp_path):
-    assert resolve(recipe(model="mlp"), awkward()).head_start is False
-    assert resolve(recipe("auto"), awkward()).network().head_start is None
+    assert resolve(recipe(model="mlp"), awkward()).probe_first is False
+    assert resolve(recipe("auto"), awkward()).network().probe_first is None

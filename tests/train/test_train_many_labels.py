@@ -15,8 +15,8 @@ from credibly.data import Data
 from credibly.predictions import Dataset, Predictions
 from credibly.retrieve import search
 from credibly.targets import SparseTargets
+from credibly.train import extreme_classification as many
 from credibly.train import fit, predict_to, recipe
-from credibly.train import top_labels as many
 
 SETTINGS = recipe(loss="spa", model="mlp", hidden=16, epochs=8, learning_rate=0.02)
 LABELS = 60
@@ -78,9 +78,10 @@ def test_a_run_predicts_new_rows_after_loading(run, tmp_path):
     dataset = Dataset(tmp_path / "parts")
     assert (dataset.num_rows, dataset.top) == (40, True)
     again = np.concatenate([batch.probabilities for batch in dataset.batches()])
-    np.testing.assert_array_equal(again, run.top_predictions(new).probabilities)
-    with pytest.raises(InputError, match="top_predictions"):
-        loaded.predict(new.features)
+    np.testing.assert_array_equal(again, run.predict(new).probabilities)
+    alone = loaded.predict(new.features)
+    assert alone.targets is None
+    np.testing.assert_array_equal(alone.probabilities, again)
 
 
 def test_a_resumed_run_goes_on(tmp_path):

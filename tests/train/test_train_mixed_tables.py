@@ -160,8 +160,15 @@ def test_training_by_the_command_line_gives_the_same_run(tmp_path, capsys):
     options = {"model": "linear", "epochs": 3, "calibrate": "none"}
     options |= {"labels": ",".join(LABELS), "out": tmp_path / "b"}
     given = [f"--{name}={value}" for name, value in options.items()]
-    assert main(["train", str(tmp_path / "rows.csv.gz"), *given]) == 0
-    said = " ".join(capsys.readouterr().out.split())
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        assert main(["train", str(tmp_path / "rows.csv.gz"), *given]) == 0
+    printed = capsys.readouterr()
+    assert "To name the rows by a column, pass --id-column patient_id." in printed.err
+    assert "To train on the text alone, pass --text note." in printed.err
+    said = " ".join(printed.out.split())
+    assert "2 labels" in said
+    assert "Data(" not in said
     assert (
         "rows.csv.gz: 2 numeric, 2 yes/no, 2 categorical (one-hot, 6 features), 4 date (4 parts), "
         "2 id ignored (patient_id, PatientId), 1 text ignored (note), 1 empty ignored (spare); "

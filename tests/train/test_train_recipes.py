@@ -16,10 +16,11 @@ from credibly.cli import main
 from credibly.data import Data
 from credibly.train import recipe
 from credibly.train.assembly import resolve
-from credibly.train.batches import epoch_batches, share
+from credibly.train.distributed import epoch_batches, share
 from credibly.train.optimizer import Average, learning_rate
 from credibly.train.recipes import from_table, to_table
-from credibly.train.run_folder import read_toml, write_toml
+from credibly.train.run_folder import write_toml
+from credibly.untrusted.documents import read_toml
 
 
 def test_settings_survive_a_file(tmp_path):
@@ -74,7 +75,7 @@ BAD = {
     "`epochs` must be a whole number": {"epochs": 2.5},
     "`learning_rate` must lie": {"learning_rate": 0.0},
     "`ema` must lie": {"ema": 1.0},
-    "`optimizer` must be one of": {"optimizer": "adam"},
+    "`optimizer` must be one of": {"optimizer": "adagrad"},
     "needs `milestones`": {"schedule": "step"},
     "needs `average_size`": {"select": "average-k"},
     "`l2` belongs to the recipe Linear, TextLinear or Probe": {"l2": 1.0, "model": "mlp"},

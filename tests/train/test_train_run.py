@@ -12,10 +12,10 @@ from train_instances import awkward, pictures, sha, single
 
 import credibly as cr
 from credibly import InputError
+from credibly.data.torch_datasets import stream
 from credibly.papers import preset
 from credibly.train import export, fit, predict_to, recipe
 from credibly.train import trainer as trainer_module
-from credibly.train.batches import stream
 
 LINEAR = recipe(model="linear", epochs=3, batch_size=32, learning_rate=0.05)
 LOSSES = [
@@ -82,11 +82,11 @@ def test_early_stopping_stops_early(tmp_path):
 def test_prior_bias_starts_at_the_label_rates():
     from credibly.train.assembly import build_loss, build_model
 
-    rows = awkward()
+    rows = awkward().part("train")
     for loss in ("bce", "spa", "asl"):
         settings = dataclasses.replace(LINEAR, loss=loss)
         criterion = build_loss(settings, rows, len(rows))
-        model = build_model(settings, rows, criterion, rows.targets, 0)
+        model = build_model(settings, rows, criterion, 0)
         known = rows.targets >= 0
         rates = (np.where(known, rows.targets, 0).sum(0) + 0.5) / (known.sum(0) + 1)
         started = criterion.probabilities(model.head.bias.detach()[None])[0]

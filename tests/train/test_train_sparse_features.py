@@ -63,7 +63,7 @@ def test_sparse_and_dense_rows_have_the_same_scores_and_gradients(name):
     data = data_of(matrix())
     model = cr.models.build(name, data, 6, hidden=9, dropout=0.0).double()
     torch.nn.init.normal_(model.head.weight)
-    batch = cr.data.SparseFeatures(sparse.csr_matrix(features)).batch(np.arange(ROWS))
+    batch = cr.data.SparseRows(sparse.csr_matrix(features)).batch(np.arange(ROWS))
     scores = {}
     for kind, inputs in (("sparse", batch), ("dense", torch.from_numpy(features).double())):
         model.zero_grad()
@@ -170,7 +170,7 @@ def test_infinite_values_and_columns_out_of_range_are_refused():
     with pytest.raises(InputError, match="row 7, column 3"):
         data_of(features)
     model = cr.models.build("mlp", data_of(matrix()), 6, hidden=4)
-    wide = cr.data.SparseFeatures(sparse.csr_matrix(np.eye(WIDTH + 5)))
+    wide = cr.data.SparseRows(sparse.csr_matrix(np.eye(WIDTH + 5)))
     with pytest.raises(InputError, match=f"must be below {WIDTH}; got {WIDTH + 4}"):
         model(wide.batch(np.arange(WIDTH + 5)))
 

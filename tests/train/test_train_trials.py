@@ -8,6 +8,7 @@ from scipy import sparse
 
 import credibly as cr
 
+pytest.importorskip("lightgbm")
 SETTING = {"linear": "l2", "forest": "leaf", "boosting": "iterations"}
 
 
@@ -30,6 +31,9 @@ def table(request):
 @pytest.mark.parametrize("model", SETTING)
 def test_the_cheapest_setting_is_chosen_and_its_figures_are_kept(table, model):
     row, name = table[model], SETTING[model]
+    if "left_out" in row:
+        assert row["weight"] == 0
+        return
     costs = [each["cost"] for each in row["trials"]]
     settings = [each[name] for each in row["trials"]]
     assert len(set(settings)) == len(settings) > 1
@@ -47,7 +51,7 @@ def test_a_search_of_penalties_ends_where_both_neighbours_of_the_best_are_worse(
 
 
 def test_the_candidate_of_least_loss_has_the_largest_weight_alone_or_in_the_sum(table):
-    losses = {name: row["nll"] for name, row in table.items()}
+    losses = {name: row["nll"] for name, row in table.items() if "nll" in row}
     alone = [name for name, row in table.items() if row["weight"] == 1.0]
     assert sum(row["weight"] > 0 for row in table.values()) >= 1
     if alone:

@@ -3,6 +3,7 @@
 import dataclasses
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from credibly.train.optimizer import SGD, AdamW
 
 KINDS = {
     "adamw": (AdamW, torch.optim.AdamW, {}),
+    "adam": (partial(AdamW, decoupled=False), torch.optim.Adam, {}),
     "sgd": (SGD, torch.optim.SGD, {"momentum": 0.0, "nesterov": False}),
     "momentum": (SGD, torch.optim.SGD, {"momentum": 0.9, "nesterov": False}),
     "nesterov": (SGD, torch.optim.SGD, {"momentum": 0.9, "nesterov": True}),
@@ -121,3 +123,53 @@ def test_the_scale_of_a_loss_is_one_of_its_rate(name, tmp_path):
         scores.append(run.scores(rows).numpy())
     np.testing.assert_allclose(*scores, rtol=0, atol=tolerance)
     assert np.abs(scores[0]).max() > 0.1
+
+
+def test_a_schedule_may_be_longer_than_the_training():
+    data = cr.data.synthetic(200, seed=0)
+    given = {"model": "mlp", "hidden": 4, "batch_size": 32, "schedule": "linear", "warmup": 0.0}
+
+    def rates(**options):
+        seen: list[float] = []
+
+        class Watch(cr.train.Callback):
+            def on_epoch(self, log):
+                seen.append(log["learning_rate"])
+
+        fit(data, recipe(**given, **options), callback=Watch())
+        return seen
+
+    assert rates(epochs=2, schedule_epochs=4) == pytest.approx(rates(epochs=4)[:2])
+
+
+def test_time_and_memory_are_estimated_before_images_are_trained(capsys):
+    class Ear(cr.train.ProgressBar):
+        def on_estimate(self, figures) -> None:
+            super().on_estimate({**figures, "seconds": 400.0})
+            heard.append(figures)
+
+    heard: list[dict[str, float]] = []
+    rows = cr.data.digits(120)
+    recipes = [cr.train.Network(model="cnn", epochs=1, batch_size=size) for size in (16, 32)]
+    first, _ = (cr.train.fit(rows, each, callback=Ear()) for each in recipes)
+    shown = capsys.readouterr().err
+    assert shown.count("Estimate: 7 min for 1 epoch, 0.0 GB of memory.") == 2
+    small, large = heard
+    weights = 5 * sum(each.nbytes for each in first.model.parameters())
+    assert large["bytes"] - weights == pytest.approx(2 * (small["bytes"] - weights))
+    assert min(small["seconds"], small["free"]) > 0
+    silent = cr.train.fit(rows, recipes[0])  # a step to measure by changes nothing
+    for one, other in zip(first.model.parameters(), silent.model.parameters(), strict=True):
+        assert (one == other).all()
+    with pytest.warns(UserWarning, match=r"needs about 5.0 GB of memory, and 1.0 GB are free"):
+        Ear().on_estimate({"seconds": 400.0, "epochs": 2, "bytes": 5e9, "free": 1e9})
+
+
+def test_without_a_terminal_lines_tell_the_time_left(capsys, monkeypatch):
+    clock = iter([0.0, 30.0, 61.0, 80.0, 122.0])
+    monkeypatch.setattr("credibly.train.callbacks.time.monotonic", lambda: next(clock))
+    bar = cr.train.ProgressBar("bce")
+    for done in (1, 2, 3, 4):
+        bar.on_update(done, 8)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == ["bce · 25%, about 3 min left", "bce · 50%, about 2 min left"]

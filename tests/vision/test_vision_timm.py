@@ -1,7 +1,5 @@
 """timm and transformers networks, in an environment of their own (`make test-vision`)."""
 
-import importlib.util
-
 import numpy as np
 import pytest
 import torch
@@ -9,20 +7,7 @@ import torch
 import credibly as cr
 from credibly.data import Data
 
-if importlib.util.find_spec("timm") is None:
-    pytest.skip(
-        "timm is not installed here: its tests run in an environment of their own, which "
-        "docs/guide/training.md tells how to build",
-        allow_module_level=True,
-    )
-
-# A torchvision that was not built for this torch lacks its own operators; declaring their
-# signatures is enough to import it, and nothing here calls them.
-_OPERATORS = torch.library.Library("torchvision", "DEF")
-if not hasattr(torch.ops.torchvision, "nms"):
-    _OPERATORS.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    _OPERATORS.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-
+pytest.importorskip("timm", reason="runs in make test-vision")
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the libraries, not ours
 
 NETWORKS = {
@@ -142,7 +127,7 @@ def test_transformers_model_from_a_local_folder(tmp_path):
 
 
 def test_the_transfer_protocol_solves_a_linear_layer_on_cached_features(tmp_path):
-    """`--preset twl-probe --model timm:NAME --frozen --features`: L-BFGS, 45 weights."""
+    """`--preset twl-probe --model timm:NAME --probe`: L-BFGS, 45 weights."""
     generator = np.random.default_rng(1)
     classes = np.arange(48) % 3
     images = generator.integers(0, 60, size=(48, 64, 64, 3), dtype=np.uint8)
@@ -153,8 +138,7 @@ def test_the_transfer_protocol_solves_a_linear_layer_on_cached_features(tmp_path
     )
     recipe = dict(cr.papers.preset("twl-probe").settings) | {
         "model": "timm:resnet18",
-        "frozen": True,
-        "features": True,
+        "probe": True,
         "image_size": 64,
         "loss": "softmax",
     }

@@ -121,7 +121,9 @@ def test_calibrate_scores_gives_what_a_file_of_them_gives(loss, path, tmp_path, 
     )
     from_file = calibrate_file(path, loss, fit_rows=FitRows(seed=2))
     assert from_file.to_dict() == result.to_dict()
-    assert "changes NLL by" in repr(result)
+    *stages, statement = repr(result).splitlines()
+    assert [line.partition("  ")[0] for line in stages[1:]] == list(result.stages)
+    assert "changes NLL by" in statement
     again = cr.Pipeline.from_state(plain(result.pipeline.state()))
     probabilities = again.probabilities(whole.scores).astype(np.float32)
     np.testing.assert_array_equal(probabilities, result.predictions.probabilities)

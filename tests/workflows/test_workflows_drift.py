@@ -56,7 +56,7 @@ def test_labels_are_matched_by_name():
     )
     assert cr.workflows.drift(turned, reference) == cr.workflows.drift(new, reference)
     other = cr.Predictions.from_arrays(probabilities=new.probabilities, labels=list("abcdx"))
-    with pytest.raises(cr.InputError, match=r"lack .*'e'.* have .*'x'"):
+    with pytest.raises(cr.InputError, match=r"lacks .*'e'.* has .*'x'"):
         cr.workflows.drift(other, reference)
 
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from credibly import InputError, Predictions, checksums
+from credibly import InputError, Predictions, checksums, decide, write_sets
 from credibly.cli import main
 from credibly.predictions import Writer
-from credibly.predictions.completeness import shard_metadata, shard_name
+from credibly.predictions.dataset import shard_metadata, shard_name
 from credibly.train import fit, recipe
 from credibly.train.checkpoint import read_tensors, save_tensors
 from credibly.workflows import check_files
@@ -236,3 +236,11 @@ def test_tensors_of_any_layout_are_read_as_written(tensors, tmp_path):
     assert found.keys() == tensors.keys()
     for name, tensor in tensors.items():
         torch.testing.assert_close(found[name], tensor, rtol=0, atol=0)
+
+
+def test_label_sets_with_reviews_are_checked_as_sets(tmp_path):
+    rates = np.random.default_rng(0).random((20, 2))
+    Predictions.from_arrays(probabilities=rates, labels=["a", "b"]).write(tmp_path / "p.parquet")
+    rule = decide.Cost(miss=5, review=0.5)
+    write_sets(tmp_path / "p.parquet", rule, tmp_path / "sets.parquet")
+    assert check_files(tmp_path / "sets.parquet").sound

@@ -80,7 +80,7 @@ def test_issues_of_files_with_the_most_probable_labels(tmp_path):
         targets=SparseTargets.from_lists([[7], [0], []], num_labels=5000),
         ids=["a", "b", "c"],
     ).write(tmp_path / "top.parquet")
-    found = label_issues(tmp_path / "top.parquet", min_disagreement=0.5)
+    found = label_issues(tmp_path / "top.parquet", min_probability=0.0, top=3)
     assert [(each.id, each.label, each.kind) for each in found] == [
         ("c", "label-5", "missing"),
         ("b", "label-0", "extra"),
@@ -153,3 +153,27 @@ def test_an_exported_model_predicts_tables(exported, tmp_path):
     pq.write_table(narrow, tmp_path / "narrow.parquet")
     with pytest.raises(InputError, match="must have the 4 features"):
         predict_dataset(folder / "model.onnx", tmp_path / "narrow.parquet", tmp_path / "other")
+    (tmp_path / "new.csv").write_text("f0,f1,f2,f3\n0,0,0,0\n")
+    with pytest.raises(InputError, match=r"complete Parquet file; .*[^.]\. For other tables, pred"):
+        predict_dataset(folder / "model.onnx", tmp_path / "new.csv", tmp_path / "other")
+
+
+def test_an_exported_model_reads_tables_as_its_run_does(exported, tmp_path):
+    from credibly import data, train
+    from credibly.cli import main
+
+    _, _, rows = exported
+    table = pa.table({f"f{place}": rows.features[:, place] for place in range(4)})
+    table = table.append_column("patient", pa.array([f"p{row}" for row in range(300)]))
+    signed = np.where(rows.targets[:, 0] == 1, 1, -1)  # "unknown" or "absent": the option says
+    pq.write_table(table.append_column("a", pa.array(signed)), tmp_path / "t.parquet")
+    given = data.load(tmp_path / "t.parquet", labels=["a"], id_column="patient", coding="signed")
+    run = train.fit(given, train.Linear())
+    train.export(run, tmp_path / "model.onnx")
+    words = ["predict", str(tmp_path / "model.onnx"), str(tmp_path / "t.parquet"), "--quiet"]
+    assert main([*words, "--out", str(tmp_path / "stored")]) == 0
+    stored = Predictions.read(tmp_path / "stored")
+    assert list(stored.ids) == [f"p{row}" for row in range(300)]
+    assert stored.targets[:, 0].tolist() == (signed == 1).tolist()
+    assert main([*words, "--coding", "unknown", "--out", str(tmp_path / "given")]) == 0
+    assert Predictions.read(tmp_path / "given").targets[:, 0].tolist() == signed.tolist()

@@ -193,7 +193,8 @@ def _few(results: Results, data: str, sizes: tuple[int, ...]) -> Finding:
 
 
 def _lag(results: Results, pairs: list[tuple[str, int]]) -> Finding:
-    gaps = {name: _over(results, pairs, name, "ce") for name in ("an", "epr", "role")}
+    names = ("an", "an, through softmax", "epr", "role")
+    gaps = {name: _over(results, pairs, name, "ce") for name in names}
     gaps = {name: gap for name, gap in gaps.items() if gap.sets}
     if not gaps:
         return NOT_RUN

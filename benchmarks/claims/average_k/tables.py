@@ -19,6 +19,7 @@ READ = {
     "ce": ("ce", "link"),
     "ce, classes weighed alike": ("ce", "alike"),
     "an": ("an", "link"),
+    "an, through softmax": ("an", "softmax"),
     "epr": ("epr", "link"),
     "role": ("role", "link"),
     "topk": ("topk", "softmax"),

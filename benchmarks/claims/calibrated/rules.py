@@ -15,7 +15,7 @@ from benchmarks.claims.comparisons import (
     verdict_of,
     verdict_of_most,
 )
-from benchmarks.claims.findings import NOT_RUN, Finding, Verdict, counted, judged, side
+from benchmarks.claims.findings import NOT_RUN, Finding, Verdict
 from benchmarks.claims.tables import Results, difference, mean
 
 
@@ -124,21 +124,21 @@ def _phi_not_enough(results: Results, setups: Sequence[str]) -> Finding:
 
 
 def _phi_costs(results: Results, setups: Sequence[str]) -> Finding:
-    costs = {}
-    for setup in setups:
-        scores = results.values(setup, "asl", "mAP@y")
-        tied = results.values(setup, "asl", "readings", "link", "mAP@y, probabilities")
-        costs[setup] = difference(scores, tied)
-    known = {setup: gap for setup, gap in costs.items() if gap.n}
-    if not known:
+    gap = compare(
+        results,
+        setups,
+        lambda s: results.values(s, "asl", "mAP@y"),
+        lambda s: results.values(s, "asl", "readings", "link", "mAP@y, probabilities"),
+    )
+    if not gap.sets:
         return NOT_RUN
-    parts = [f"{setup} {gap.mean:.2f}" for setup, gap in known.items()]
     # Exactly nothing in every seed: no two scores share the plateau, so φ had nothing to cost.
-    reached = [gap for gap in known.values() if gap.low < 0 or gap.high > 0]
+    reached = {name: each for name, each in gap.sets.items() if each.low < 0 or each.high > 0}
     verdict: Verdict = "not reached"
     if reached:
-        verdict = judged(*counted(gap.sign if gap.high < 1 else -1 for gap in reached))
-    return Finding(verdict, f"mAP@y by scores minus by φ, points: {', '.join(parts)}.")
+        verdict = verdict_of({n: d.sign if d.high < 1 else -1 for n, d in reached.items()})
+    shown = ", ".join(f"{name} {each.mean:.2f}" for name, each in gap.sets.items())
+    return Finding(verdict, f"mAP@y by scores minus by φ, points: {gap.told()}; {shown}.")
 
 
 def _spa_calibrated(results: Results, setups: Sequence[str]) -> Finding:
@@ -278,27 +278,28 @@ def _retrieval_gap(results: Results, setups: Sequence[str]) -> Finding:
 
 
 def _one_setting(results: Results, setups: Sequence[str]) -> Finding:
-    parts, signs = [], []
-    for setup in setups:
-        gaps = [
-            difference(
-                results.values(setup, "spa, tuned", *path, scale=scale),
-                results.values(setup, "spa", *path, scale=scale),
-            )
-            for path, scale in (
-                (("mAP@y",), 100),
-                (("readings", "link", "ACE"), 100),
-                (("readings", "link", "NLL"), 1000),
-            )
-        ]
-        if gaps[0].n:
-            shape = results.settings(setup, "spa, tuned")["loss"]
-            parts.append(f"{setup}: {shape}, mAP@y {gaps[0]}, ACE {gaps[1]}, NLL × 1000 {gaps[2]}")
-            signs.append(min(-side(gaps[0], 0.5), side(gaps[1], -1)))
-    if not parts:
+    figures = {
+        "mAP@y": (("mAP@y",), 100),
+        "ACE": (("readings", "link", "ACE"), 100),
+        "NLL × 1000": (("readings", "link", "NLL"), 1000),
+    }
+    gaps = {
+        name: compare(
+            results,
+            setups,
+            lambda s, path=path, scale=scale: results.values(s, "spa, tuned", *path, scale=scale),
+            lambda s, path=path, scale=scale: results.values(s, "spa", *path, scale=scale),
+        )
+        for name, (path, scale) in figures.items()
+    }
+    if not gaps["mAP@y"].sets:
         return NOT_RUN
-    verdict = judged(*counted(signs))
-    return Finding(verdict, f"Shape chosen on held-out rows minus the paper's: {'; '.join(parts)}.")
+    sides = all_of(gaps["mAP@y"].sides(0.5, sign=-1), gaps["ACE"].sides(-1))
+    told = "; ".join(f"{name} {gap.told()}" for name, gap in gaps.items())
+    shapes = [(s, results.settings(s, "spa, tuned").get("loss")) for s in setups]
+    chosen = ", ".join(f"{setup}: {shape}" for setup, shape in shapes if shape)
+    ours = f"Shape chosen on held-out rows minus the paper's: {told}. Gains less: {on(sides)}."
+    return Finding(verdict_of(sides), f"{ours} Chosen: {chosen}.")
 
 
 def _weights(results: Results, setups: Sequence[str]) -> Finding:

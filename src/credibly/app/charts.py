@@ -12,9 +12,9 @@ from math import floor, isfinite, log10
 import numpy as np
 from markupsafe import Markup, escape
 
-from credibly.app.views.decisions import CostCurve
-from credibly.app.views.overview import FirstLook
-from credibly.metrics.calibration import Reliability
+from credibly.app.statistics.decisions import CostCurve
+from credibly.app.statistics.overview import FirstLook
+from credibly.metrics.calibration import ReliabilityDiagram
 from credibly.types import Array
 
 WIDTH, HEIGHT = 560, 250
@@ -87,7 +87,7 @@ def _axes(x: _Place, y: _Place, highest: float) -> str:
     return "".join(marks)
 
 
-def reliability_chart(diagram: Reliability, alt: str) -> Markup:
+def reliability_chart(diagram: ReliabilityDiagram, alt: str) -> Markup:
     """Return a reliability diagram: what the model says against what is true, with its 95 % band.
 
     The strip beneath counts how often each probability was given (log scale).
@@ -116,7 +116,7 @@ def reliability_chart(diagram: Reliability, alt: str) -> Markup:
             f'<rect class="count" x="{a + 1:.1f}" y="{base - tall:.1f}" width="{b - a - 2:.1f}" '
             f'height="{tall:.1f}"/>'
         )
-    parts.append(_band_and_curve(diagram, x, y))
+    parts += [_band(diagram, x, y), _curve(diagram, x, y, "curve")]
     for k in np.flatnonzero(diagram.counts):
         says, true = diagram.confidence[k], diagram.frequency[k]
         words = f"says {_share(says)}, is there {_share(true)}, {int(diagram.counts[k]):,} labels"
@@ -147,8 +147,13 @@ def overview_charts(look: FirstLook, link: _Link | None = None) -> dict[str, Mar
     return found
 
 
-def small_reliability(diagram: Reliability) -> Markup:
-    """Return a reliability diagram without axes, for a grid of many labels."""
+def small_reliability(*diagrams: ReliabilityDiagram, styles: Sequence[int] = ()) -> Markup:
+    """Return a reliability diagram without axes, for a grid of many labels.
+
+    Args:
+        diagrams: one, drawn with its band; or several over each other, without bands.
+        styles: the numbers of their colours and dashes, where there are several.
+    """
     width, height = 100, 60
 
     def x(value: float) -> float:
@@ -157,21 +162,26 @@ def small_reliability(diagram: Reliability) -> Markup:
     def y(value: float) -> float:
         return height - 2 - (height - 4) * value
 
-    diagonal = f'<path class="diagonal" d="M{x(0)} {y(0)}L{x(1)} {y(1)}"/>'
+    lines = [f'<path class="diagonal" d="M{x(0)} {y(0)}L{x(1)} {y(1)}"/>']
+    if not styles:
+        lines += [_band(diagrams[0], x, y), _curve(diagrams[0], x, y, "curve")]
+    for style, each in zip(styles, diagrams, strict=False):
+        lines.append(f'<g class="s{style % STYLES}">{_curve(each, x, y, "line")}</g>')
     head = f'<svg class="multiple" viewBox="0 0 {width} {height}" aria-hidden="true">'
-    return Markup(f"{head}{diagonal}{_band_and_curve(diagram, x, y)}</svg>")
+    return Markup(f"{head}{''.join(lines)}</svg>")
 
 
-def _band_and_curve(diagram: Reliability, x: _Place, y: _Place) -> str:
+def _band(diagram: ReliabilityDiagram, x: _Place, y: _Place) -> str:
     seen = np.flatnonzero(diagram.counts)
-    across = [x(diagram.confidence[k]) for k in seen]
-    edge = list(zip(across, (y(diagram.upper[k]) for k in seen), strict=True))
-    back = list(zip(across, (y(diagram.lower[k]) for k in seen), strict=True))[::-1]
-    line = list(zip(across, (y(diagram.frequency[k]) for k in seen), strict=True))
-    return (
-        f'<polygon class="band" points="{_points(edge + back)}"/>'
-        f'<polyline class="curve" points="{_points(line)}"/>'
-    )
+    edge = [(x(diagram.confidence[k]), y(diagram.upper[k])) for k in seen]
+    back = [(x(diagram.confidence[k]), y(diagram.lower[k])) for k in seen[::-1]]
+    return f'<polygon class="band" points="{_points(edge + back)}"/>'
+
+
+def _curve(diagram: ReliabilityDiagram, x: _Place, y: _Place, style: str) -> str:
+    seen = np.flatnonzero(diagram.counts)
+    line = [(x(diagram.confidence[k]), y(diagram.frequency[k])) for k in seen]
+    return f'<polyline class="{style}" points="{_points(line)}"/>'
 
 
 def threshold_chart(found: Array, right: Array, at: int) -> Markup:
@@ -310,7 +320,7 @@ def reliability_lines(diagrams: Mapping[str, Mapping[str, Sequence[float | None]
         if all(points != line.points for line in lines):  # a link may change nothing
             lines.append(Line(name, place, points))
     title = "Reliability of each stage: share present against probability given"
-    axes = Axes(title, "probability given", (0.0, 1.0), (0.0, 1.0), diagonal=True)
+    axes = ChartAxes(title, "probability given", (0.0, 1.0), (0.0, 1.0), diagonal=True)
     return line_chart(lines, axes)
 
 
@@ -354,7 +364,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Axes:
+class ChartAxes:
     """What a chart is about: its name for readers, its axes, and limits that are given."""
 
     title: str
@@ -364,7 +374,7 @@ class Axes:
     diagonal: bool = False
 
 
-def line_chart(lines: Sequence[Line], axes: Axes) -> Markup:
+def line_chart(lines: Sequence[Line], axes: ChartAxes) -> Markup:
     """Return lines as SVG; the axis of y fits them unless its limits are given."""
     width, height, left, top, right, below = 420, 250, 50, 10, 10, 36
     drawn = [(line, line.shown) for line in lines]
@@ -449,45 +459,4 @@ def swatch(style: int) -> Markup:
         f'<svg class="swatch s{kind}" viewBox="0 0 30 12" width="30" height="12" '
         f'aria-hidden="true"><path class="line" d="M1 6H29"/>'
         f'<path class="dot" transform="translate(15 6)" d="{_MARKS[kind]}"/></svg>'
-    )
-
-
-@dataclass(frozen=True)
-class Dumbbell:
-    """The values of one label: of the two runs that are compared, and of the others."""
-
-    first: tuple[int, float]
-    second: tuple[int, float]
-    others: Sequence[tuple[int, float]] = ()
-
-
-def dumbbell(each: Dumbbell, reach: float) -> Markup:
-    """Return two marks joined by a bar, those of the other runs faint behind them.
-
-    The second run is in the middle of the drawing, so that the side and the length of the bar are
-    the difference; all labels of a table share one scale.
-
-    Args:
-        each: the values.
-        reach: the difference that ends at the border of the drawing.
-    """
-    (one, a), (other, b) = each.first, each.second
-    if not (isfinite(a) and isfinite(b)):
-        return Markup("")
-
-    def x(value: float) -> float:
-        return 80 + 74 * max(-1.0, min(1.0, (value - b) / (reach or 1)))
-
-    def mark(style: int, value: float, kind: str) -> str:
-        return (
-            f'<g class="s{style % STYLES} {kind}"><path class="dot" '
-            f'transform="translate({x(value):.1f} 9)" d="{_MARKS[style % STYLES]}"/></g>'
-        )
-
-    faint = "".join(mark(k, value, "faint") for k, value in each.others if isfinite(value))
-    bar = f'<path class="bar-line" d="M{x(a):.1f} 9H{x(b):.1f}"/>'
-    track = '<path class="rule" d="M6 9H154M80 1V17"/>'
-    return Markup(
-        '<svg class="dumbbell" viewBox="0 0 160 18" width="160" height="18" aria-hidden="true">'
-        f"{track}{bar}{faint}{mark(other, b, '')}{mark(one, a, '')}</svg>"
     )

@@ -4,15 +4,21 @@
     calibrator = Affine().fit(log_odds, held_out_targets)
     probabilities = sigmoid(calibrator.transform(loss.log_odds(new_scores)))
 
-Fit on rows the model was not trained on, and never on the rows a result is reported on.
+Fit on rows that the model was not trained on, and report results on other rows.
 """
 
 from credibly.calibrate.auto import choose, from_name, from_state
 from credibly.calibrate.base import Calibrator
-from credibly.calibrate.isotonic import Isotonic
-from credibly.calibrate.parametric import Affine, Beta, Identity, Temperature, shift_rates
-from credibly.calibrate.per_label import PerLabel
-from credibly.calibrate.softmax import SoftmaxTemperature, VectorScaling
+from credibly.calibrate.calibrators import (
+    Affine,
+    Beta,
+    Identity,
+    Isotonic,
+    PerLabel,
+    Temperature,
+    shift_rates,
+)
+from credibly.calibrate.softmax import SoftmaxTemperature
 
 __all__ = [
     "Affine",
@@ -23,7 +29,6 @@ __all__ = [
     "PerLabel",
     "SoftmaxTemperature",
     "Temperature",
-    "VectorScaling",
     "choose",
     "from_name",
     "from_state",

@@ -10,12 +10,17 @@ import numpy as np
 
 from credibly import checks
 from credibly.calibrate.base import Calibrator, Entries
-from credibly.calibrate.histogram import bin_numbers
-from credibly.calibrate.isotonic import Isotonic
-from credibly.calibrate.parametric import Affine, Beta, Identity, Temperature, log_loss
-from credibly.calibrate.per_label import PerLabel
+from credibly.calibrate.calibrators import (
+    Affine,
+    Beta,
+    Identity,
+    Isotonic,
+    PerLabel,
+    Temperature,
+    log_loss,
+)
 from credibly.calibrate.softmax import MAX_LABELS, SoftmaxTemperature, VectorScaling
-from credibly.targets import Coding, TargetsLike
+from credibly.targets import Coding, Targets, TargetsLike
 from credibly.types import Array, ArrayLike, JsonObject
 
 CALIBRATORS: dict[str, type[Calibrator]] = {
@@ -74,6 +79,7 @@ LABELWISE: tuple[str, ...] = ("none", "temperature", "affine", "beta", "per-labe
 EXCLUSIVE: tuple[str, ...] = ("none", "softmax-temperature", "vector")
 """What ``auto`` compares for labels that exclude each other: rows keep summing to one."""
 
+FOLDS = 5
 MAX_ENTRIES = 4_000_000
 """Entries that are compared; of more, rows are drawn. The chosen map is fitted on all."""
 
@@ -119,7 +125,6 @@ def choose(
     *,
     exclusive: bool = False,
     names: Sequence[str] | None = None,
-    folds: int = 5,
     seed: int = 0,
     coding: Coding | None = None,
 ) -> CalibratorChoice:
@@ -138,7 +143,6 @@ def choose(
             the sum of a row.
         names: calibrators to compare, from simple to flexible; ``LABELWISE`` or ``EXCLUSIVE`` by
             default. Isotonic maps make ties, so they are compared only if named here.
-        folds: number of folds, at least 2; fewer if there are fewer rows.
         seed: of the assignment of rows to folds.
         coding: as for ``Calibrator.fit``.
 
@@ -150,13 +154,11 @@ def choose(
         >>> found.calibrator.name, len(found.candidates)
         ('affine', 5)
     """
-    checks.at_least("folds", folds, 2)
     if names is None:
         names = EXCLUSIVE if exclusive else LABELWISE
-    checked = {
-        stage: Entries.check(odds, targets, weights, coding=coding)
-        for stage, odds in stages.items()
-    }
+    first_odds = next(iter(stages.values()))
+    truth = Targets.beside(first_odds, targets, "log_odds", coding=coding)
+    checked = {stage: Entries.check(odds, truth, weights) for stage, odds in stages.items()}
     first = next(iter(checked.values()))
     if first.num_labels > MAX_LABELS:
         names = [name for name in names if name != "vector"]
@@ -164,7 +166,7 @@ def choose(
     if len(rows) < 2:
         best, compared = (next(iter(checked)), names[0]), ()
     else:
-        fold = np.arange(len(rows)) % min(folds, len(rows))
+        fold = np.arange(len(rows)) % min(FOLDS, len(rows))
         costs: dict[tuple[str, str], Array] = {}
         mass = np.zeros(len(rows))
         for stage, entries in checked.items():
@@ -334,3 +336,23 @@ class _Cells:
             weights.append(matrix)
         truth = np.concatenate([np.ones(self.odds.shape), np.zeros(self.odds.shape)])
         return Entries(np.tile(self.odds, (2, 1)), truth, np.concatenate(weights))
+
+
+PER_UNIT = 128
+"""Bins per unit of asinh(log-odds): 1/128 wide at 0, wider where the sigmoid is flat."""
+
+FAR = 16 * PER_UNIT
+"""The last bins, of log-odds beyond ±4e6."""
+
+
+def bin_numbers(log_odds: Array) -> Array:
+    """Return the number of the fine bin of each log-odds, from 0 (−inf) on.
+
+    Example:
+        >>> bin_numbers(np.array([-np.inf, 0.0, 0.01])).tolist()
+        [0, 2049, 2050]
+    """
+    finite = np.isfinite(log_odds)
+    place = np.clip(np.rint(np.arcsinh(np.where(finite, log_odds, 0)) * PER_UNIT), -FAR, FAR)
+    place = np.where(finite, place, np.sign(log_odds) * (FAR + 1)) + FAR + 1
+    return place.astype(np.int64)

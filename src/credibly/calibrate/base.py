@@ -11,9 +11,8 @@ import numpy as np
 
 from credibly import checks
 from credibly.arrays import like, to_numpy
-from credibly.frames import aligned
 from credibly.runtime import calibrated
-from credibly.targets import Coding, TargetsLike, decode
+from credibly.targets import Coding, Targets, TargetsLike
 from credibly.types import Array, ArrayLike, JsonObject
 
 if TYPE_CHECKING:
@@ -33,24 +32,18 @@ class Entries:
 
     @classmethod
     def check(
-        cls,
-        log_odds: ArrayLike,
-        targets: TargetsLike,
-        weights: ArrayLike | None = None,
-        *,
-        coding: Coding | None = None,
+        cls, log_odds: ArrayLike, targets: Targets, weights: ArrayLike | None = None
     ) -> Entries:
         """Return the entries of checked arrays.
 
         Raises:
             InputError: if shapes do not agree, a value has no meaning, or no entry is known.
         """
-        targets = aligned(log_odds, targets, "log_odds")
         odds = checks.matrix("log_odds", to_numpy(log_odds))
         if odds.dtype.kind not in "fiu":
             raise checks.InputError(f"`log_odds` must be numbers; got {odds.dtype}.")
-        truth = _targets(targets, odds.shape, coding)
-        entries = cls(odds, truth, _weights(weights, odds.shape))
+        checks.same_shapes(log_odds=odds, targets=targets.matrix)
+        entries = cls(odds, targets.matrix, _weights(weights, odds.shape))
         known = 0
         for start, (g, _, w) in zip(entries._starts(), entries.pieces(), strict=True):
             known += int(np.count_nonzero(w))
@@ -98,17 +91,6 @@ class Entries:
 
     def _starts(self) -> range:
         return range(0, self.log_odds.shape[0], self._step)
-
-
-def _targets(targets: TargetsLike, shape: tuple[int, ...], coding: Coding | None) -> Array:
-    array = to_numpy(targets)
-    indices = array.ndim == 1 and array.dtype.kind in "iu" and len(array) == shape[0]
-    if not indices and array.shape != shape:
-        raise checks.InputError(
-            f"`targets` must have the shape of `log_odds`, {shape}, or be class indices of shape "
-            f"({shape[0]},); got {array.shape}, {array.dtype}."
-        )
-    return decode(targets, coding=coding, num_labels=shape[1])
 
 
 def _weights(weights: ArrayLike | None, shape: tuple[int, ...]) -> Array | None:
@@ -165,7 +147,8 @@ class Calibrator(ABC):
         Returns:
             The fitted calibrator itself.
         """
-        self._fit(Entries.check(log_odds, targets, weights, coding=coding))
+        truth = Targets.beside(log_odds, targets, "log_odds", coding=coding)
+        self._fit(Entries.check(log_odds, truth, weights))
         return self
 
     def transform(self, log_odds: ArrayLike) -> Any:
@@ -236,9 +219,9 @@ class Calibrator(ABC):
         Its numbers are float64 buffers, so it moves to any device and exports to ONNX.
         """
         self._require_fitted()
-        from credibly.calibrate.torch_modules import module
+        from credibly.calibrate.torch_modules import CalibratorModule
 
-        return module(self._numbers())
+        return CalibratorModule(self._numbers())
 
     @abstractmethod
     def _fit(self, entries: Entries) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from credibly import checks
 from credibly.calibrate.base import Calibrator, Entries
-from credibly.calibrate.parametric import minimise
+from credibly.calibrate.calibrators import minimise
 from credibly.runtime import log_shares
 from credibly.types import Array
 
@@ -26,8 +26,8 @@ class SoftmaxTemperature(Calibrator):
     r"""$p \propto p^{1/T}$ over the labels of a row: the softmax of its scores divided by $T$.
 
     For labels of which exactly one is present. It takes log-odds as all calibrators do: the
-    softmax forgets what is added to all scores of a row, so the logarithms of its probabilities
-    are scores as good as those it was made of (Guo et al., 2017). Fitted by cross-entropy on the
+    softmax does not change when a constant is added to all scores of a row, so the logarithms of
+    its probabilities serve as scores (Guo et al., 2017). Fitted by cross-entropy on the
     known labels of a row; several labels share the row evenly.
 
     If rows sum to less than 1, what is left belongs to "no label", which is scaled too.

@@ -63,11 +63,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: list[str]) -> int:
     from credibly.cli import terminal
-    from credibly.cli.command import build_parser, resolve
+    from credibly.cli.command import build_parser, resolve, stdout_for_dash
     from credibly.cli.errors import OUT_OF_MEMORY, in_flags, lacks_memory, sentence
     from credibly.cli.reader_options import with_named_readers
 
-    modules = {name: import_module(module_name(name)) for name in COMMANDS}
+    wanted = argv[:1] if argv[:1] and argv[0] in COMMANDS else COMMANDS
+    modules = {name: import_module(module_name(name)) for name in wanted}
     classes = {name: with_named_readers(each.Options, argv) for name, each in modules.items()}
     named = any(text == "--config" or text.startswith("--config=") for text in argv)
     parser = build_parser(classes, file_may_complete=named)
@@ -79,25 +80,32 @@ def _run(argv: list[str]) -> int:
     from credibly.checks import InputError
 
     module, options = modules[command], classes[command]
-    if_memory_ends = f"credibly {command}: {OUT_OF_MEMORY}"
-    try:
-        with terminal.plain_warnings(f"credibly {command}"):
-            code = module.run(resolve(options, arguments)) or 0
-        sys.stdout.flush()  # a closed pipe shows here, not after the exit code is decided
-        return code
-    except Exception as error:
-        if lacks_memory(error) and not isinstance(error, InputError):
-            clear_frames(error.__traceback__)  # they hold what has filled the memory
-            terminal.complain(if_memory_ends)
+
+    def say(text: str) -> None:
+        terminal.complain(f"credibly {command}: {in_flags(text, options, arguments)}")
+
+    with terminal.logs(arguments.pop("log_level", None)) as log:
+        try:
+            given = resolve(options, arguments)
+            log.info("%s %s", command, arguments)
+            with terminal.plain_warnings(say), stdout_for_dash(given) as ready:
+                code = module.run(ready) or 0
+            sys.stdout.flush()  # a closed pipe shows here, not after the exit code is decided
+            log.info("%s ends with exit code %s", command, code)
+            return code
+        except Exception as error:
+            if lacks_memory(error) and not isinstance(error, InputError):
+                clear_frames(error.__traceback__)  # they hold what has filled the memory
+                terminal.complain(f"credibly {command}: {OUT_OF_MEMORY}")
+                return 2
+            if not isinstance(error, (InputError, OSError, UnicodeEncodeError)):
+                raise
+            if isinstance(error, BrokenPipeError) and terminal.reader_is_gone():
+                return 0  # `head` has enough
+            log.debug("where it was refused", exc_info=True)
+            say(sentence(error))
+            _drop_unwritable_output()
             return 2
-        if not isinstance(error, (InputError, OSError, UnicodeEncodeError)):
-            raise
-        if isinstance(error, BrokenPipeError) and terminal.reader_is_gone():
-            return 0  # `head` has enough
-        text = in_flags(sentence(error), options, arguments)
-        terminal.complain(f"credibly {command}: {text}")
-        _drop_unwritable_output()
-        return 2
 
 
 def module_name(command: str) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from credibly.cli.command import option
+from credibly.cli.command import Printed, option
+from credibly.cli.tables import tell
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(Printed):
     """Check whether a loss is proper; print its link and range, and draw it with --out.
 
     Examples:
@@ -22,10 +23,9 @@ class Options:
     )
     average_size: float = option(2.0, help="label budget, for losses that need one")
     out: str | None = option(None, help="draw the link and the partial losses (.svg, .png, .pdf)")
-    json: bool = option(False, help="print the result as JSON")
 
 
-def run(options: Options) -> int:
+def run(options: Options) -> None:
     from dataclasses import asdict
 
     from credibly.files import check_out
@@ -40,12 +40,7 @@ def run(options: Options) -> int:
         options.loss, num_labels=options.num_labels, num_rows=1, average_size=options.average_size
     )
     result = audit(loss)
-    if options.json:
-        import json
-
-        print(json.dumps(asdict(result), indent=2, ensure_ascii=False))
-    else:
-        print(result)
+    tell(options, asdict(result), str(result))
     if options.out is not None:
         from pathlib import Path
 
@@ -56,4 +51,3 @@ def run(options: Options) -> int:
         assert figure is not None
         with atomic_path(options.out) as beside:
             figure.savefig(beside, format=Path(options.out).suffix.lstrip(".") or "svg")
-    return 0

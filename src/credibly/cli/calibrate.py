@@ -1,4 +1,4 @@
-"""``credibly calibrate SCORES --loss asl``: honest probabilities from a model trained elsewhere."""
+"""``credibly calibrate SCORES --loss asl``: calibrate the scores of a model trained elsewhere."""
 
 from __future__ import annotations
 
@@ -6,30 +6,31 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from credibly.cli.command import option
-from credibly.cli.import_options import ImportOptions, check_inputs, coding_of, layout_of
+from credibly.cli import tables
+from credibly.cli.command import Scanned, option
+from credibly.cli.import_ import ImportOptions, check_inputs, layout_of
 from credibly.names import METHODS
 
 if TYPE_CHECKING:
-    from credibly.workflows.calibration import CalibratedScores
+    from credibly.workflows.calibrated_scores import CalibratedScores
 
 SHOWN = ("mAP@y", "mAP@x", "ACE", "MCE", "ECE", "NLL", "Brier")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(ImportOptions):
+class Options(ImportOptions, Scanned):
     """Turn the scores of a model trained elsewhere into calibrated probabilities.
 
-    Some of the rows choose between the link of the loss that trained the model and the raw scores,
-    each alone or with a calibrator (temperature, affine = Platt scaling, beta, per-label), by log
-    loss on left-out rows, and fit the choice. The table before and after is judged on the other
-    rows. For a softmax the scores are scaled before it, so rows still sum to 1. SCORES is .npz
-    (`scores`, `targets`, optional `labels`, `ids`, `split`), .csv or .parquet (`s:<label>` or plain
-    label columns, `y:<label>`, optional `id`, `split`). Where `split` marks calibration rows (2),
-    those are used for fitting and the test rows (1) for judging; train rows (0) for neither.
+    The command compares the link of the loss and the raw scores, each alone and with a calibrator
+    (temperature, affine = Platt scaling, beta, per-label), by cross-validated log loss on some of
+    the rows. It keeps the best and shows the metrics before and after on the other rows. Scores of
+    a softmax are scaled before it, so rows still sum to 1.
 
-    The truth may be in another file (--truth), the fitted map can be saved and applied to other
-    rows of the same model, and probabilities are calibrated through their log-odds.
+    SCORES is .npz (`scores`, `targets`, optional `labels`, `ids`, `split`), .csv or .parquet
+    (`s:<label>` or plain label columns, `y:<label>`, optional `id`, `split`). If `split` is given,
+    calibration rows (2) are used for fitting, test rows (1) for the metrics, training rows (0) for
+    neither. The truth may be in another file (--truth). Save the fitted map with --save, and apply
+    it to other rows of the same model with --apply.
 
     Examples:
       credibly calibrate scores.npz --loss asl --out predictions.parquet
@@ -65,15 +66,9 @@ class Options(ImportOptions):
         "all", help="rows to write; judged leaves out the rest", choices=("all", "judged")
     )
     seed: int = option(0, help="seed of the split", between=(0, 2**63 - 1))
-    partial: bool = option(False, help="read a folder although some of its shards are missing")
-    engine: str = option(
-        "local", help="local: this machine; spark: a cluster", choices=("local", "spark")
-    )
-    json: bool = option(False, help="print the result as JSON")
-    quiet: bool = option(False, help="print nothing but errors")
 
 
-def run(options: Options) -> int:
+def run(options: Options) -> None:
     from credibly.checks import InputError
     from credibly.files import check_out
     from credibly.names import check_loss
@@ -87,13 +82,13 @@ def run(options: Options) -> int:
         check_out(options.out, (".parquet",), inputs=inputs)
     if options.save is not None:
         check_out(options.save, (".json",), inputs=inputs)
-    return _fit(options) if options.apply is None else _apply(options)
+    _fit(options) if options.apply is None else _apply(options)
 
 
-def _fit(options: Options) -> int:
-    from credibly.cli import tables
+def _fit(options: Options) -> None:
+    from credibly.notebook import counted
     from credibly.workflows import FitRows, calibrate_dataset, calibrate_file
-    from credibly.workflows.shards import holds_top_labels
+    from credibly.workflows.rows import holds_top_labels
 
     fit_rows = FitRows(options.fraction, options.rows, options.seed)
     whole = options.engine == "spark" or holds_top_labels(options.scores)
@@ -117,7 +112,6 @@ def _fit(options: Options) -> int:
             options.loss,
             method=options.method,
             fit_rows=fit_rows,
-            coding=coding_of(options),
             partial=options.partial,
             values=values,
             truth=options.truth,
@@ -127,7 +121,7 @@ def _fit(options: Options) -> int:
         kept = result.predictions if options.keep == "all" else result.predictions[result.held_out]
         if options.out is not None:
             kept.write(options.out)
-        written = f"{len(kept):,} rows"
+        written = counted(len(kept), "row")
     if options.save is not None:
         result.probability_map.write(options.save)
     if options.json:
@@ -142,7 +136,6 @@ def _fit(options: Options) -> int:
                 f"Map written to {options.save}. Next: credibly calibrate FILE --apply "
                 f"{options.save} --out predictions.parquet"
             )
-    return 0
 
 
 def _check_dataset(options: Options) -> None:
@@ -163,9 +156,9 @@ def _check_dataset(options: Options) -> None:
         raise InputError(f"--out must be given with {why}.")
 
 
-def _apply(options: Options) -> int:
+def _apply(options: Options) -> None:
     from credibly.checks import InputError
-    from credibly.cli import tables
+    from credibly.notebook import counted
     from credibly.workflows import ProbabilityMap
 
     for name in ("loss", "save", "values"):
@@ -183,15 +176,14 @@ def _apply(options: Options) -> int:
         truth=options.truth,
         layout=layout_of(options),
         certain=options.certain,
-        coding=coding_of(options),
         partial=options.partial,
     )
     predictions.write(options.out)
-    if options.json:
-        tables.print_json({"out": options.out, "rows": len(predictions), "map": options.apply})
-    elif not options.quiet:
-        tables.print_text(f"{len(predictions):,} rows written to {options.out}")
-    return 0
+    tables.tell(
+        options,
+        {"out": options.out, "rows": len(predictions), "map": options.apply},
+        f"{counted(len(predictions), 'row')} written to {options.out}",
+    )
 
 
 def _fitted_note(options: Options, result: CalibratedScores) -> str:
@@ -204,21 +196,13 @@ def _fitted_note(options: Options, result: CalibratedScores) -> str:
 
 
 def _show(result: CalibratedScores) -> None:
-    from credibly.cli import tables
-
-    title = f"judged on {len(result.held_out):,} rows that were not used for fitting"
+    title = f"metrics on {len(result.held_out):,} rows that were not used for fitting"
     rows = [[name, *(numbers.get(n) for n in SHOWN)] for name, numbers in result.stages.items()]
     tables.print_table(title, ["", *SHOWN], rows)
     if result.candidates:
         tables.print_table(
-            f"compared on rows left out, {len(result.fitted):,} rows: log loss",
-            ["", "map", "NLL", "above the lowest", "standard error"],
+            f"log loss of each candidate, {len(result.fitted):,} rows, cross-validated",
+            ["", "calibrator", "NLL", "above the lowest", "standard error"],
             [row for row in result.candidate_table() if row[2] < math.inf],
         )
-    change, low, high = result.change
-    tables.print_text(
-        f"{result.calibrator!r}, fitted on {len(result.fitted):,} rows, changes NLL by "
-        f"{change:+.4f} [{low:+.4f}, {high:+.4f}] (95 %) against {result.compared}."
-    )
-    if result.advice:
-        tables.print_text(result.advice)
+    tables.print_text(result.statement)

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from credibly.cli.command import option
+from credibly.cli.command import Printed, option
+from credibly.cli.tables import print_json, print_table, print_text
 
 DAMAGED = 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
-    """Verify predictions, a folder of parts, a run or a comparison, and say what is wrong.
+class Options(Printed):
+    """Verify predictions, a folder of shards, a run or a comparison, and say what is wrong.
 
-    With --against, test instead whether the rows look like reference rows, such as those that the
-    calibration was fitted on: probabilities and label rates. The exit code is 1 if they differ.
+    The command compares checksums, reads every value, counts the shards and compares their ids. It
+    says so if a file has no checksum. The exit code is 0 if all is well, 1 if something is wrong, 2
+    if PATH cannot be checked.
 
-    Compares checksums, reads every value, counts the parts and compares their ids; the files of a
-    run must fit each other. Files written before checksums were introduced are read as well and
-    said to have none. The exit code is 0 if all is sound, 1 if something is wrong, 2 if PATH
-    cannot be checked.
+    With --against, it tests instead whether the rows look like reference rows, such as those that
+    the calibration was fitted on: probabilities and label rates. The exit code is 1 if they differ.
 
     Examples:
       credibly check predictions.parquet
@@ -28,7 +28,7 @@ class Options:
     """
 
     path: str = option(
-        help="a .parquet, .safetensors or .json file, a folder of parts, a run, a comparison",
+        help="a .parquet, .safetensors or .json file, a folder of shards, a run, a comparison",
         positional=True,
         metavar="PATH",
     )
@@ -36,12 +36,9 @@ class Options:
         None, help="predictions of reference rows, to test for drift", metavar="FILE"
     )
     false_alarms: float = option(0.01, help="probability of a false alarm of that test")
-    json: bool = option(False, help="print the result as JSON")
-    quiet: bool = option(False, help="print only what is wrong")
 
 
 def run(options: Options) -> int:
-    from credibly.cli.tables import print_json, print_table, print_text
     from credibly.workflows import check_files
 
     if options.against is not None:
@@ -66,7 +63,6 @@ def run(options: Options) -> int:
 def _compare_rows(options: Options) -> int:
     from dataclasses import asdict
 
-    from credibly.cli.tables import print_json, print_table, print_text
     from credibly.workflows import drift
 
     assert options.against is not None

@@ -8,44 +8,51 @@ import inspect
 import re
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
+
+from credibly.cli.terminal import safe_text, write
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 
-def option(
-    default: object = dataclasses.MISSING,
-    *,
-    help: str,
-    positional: bool = False,
-    choices: Sequence[object] | None = None,
-    metavar: str | None = None,
-    between: tuple[float, float] | None = None,
-    flag: str | None = None,
-) -> Any:
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+
+def option(default: object = dataclasses.MISSING, *, help: str, **about: Any) -> Any:
     """Declare a field of an ``Options`` dataclass that is also a flag or a positional argument.
 
     Args:
         default: value if it is not given; without one the field is required.
         help: one line of the help text.
-        positional: whether it is given without a flag.
-        choices: the values allowed.
-        metavar: what the help text calls its value.
-        between: the smallest and the largest number allowed.
-        flag: its name on the command line, where the name of the field cannot be it (``as``).
+        about: ``positional``, whether it is given without a flag; ``choices``, the values allowed;
+            ``metavar``, what the help text calls its value; ``between``, the smallest and the
+            largest number allowed; ``flag``, its name on the command line, where the name of the
+            field cannot be it (``as``); ``stdout``, of ``out``, the ending of the file that ``-``
+            writes to stdout, by ``format`` where it depends on that.
     """
-    metadata = {
-        "help": help,
-        "positional": positional,
-        "choices": choices,
-        "metavar": metavar,
-        "between": between,
-        "flag": flag,
-    }
-    return dataclasses.field(default=default, metadata=metadata)
+    return dataclasses.field(default=default, metadata={"help": help, **about})
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Printed:
+    """Options of every command that prints a result; they come last in its help."""
+
+    json: bool = option(False, help="print the result as JSON")
+    quiet: bool = option(False, help="print only errors and the result")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Scanned(Printed):
+    """Options of commands that read predictions of any size."""
+
+    partial: bool = option(False, help="read a folder even if shards are missing")
+    engine: str = option(
+        "local", help="local: this machine; spark: a cluster", choices=("local", "spark")
+    )
 
 
 def with_fields(own: type, fields: Sequence[tuple[str, object, object]]) -> Any:
@@ -69,7 +76,7 @@ def build_parser(
         commands: the ``Options`` of each command, by its name.
         file_may_complete: whether a TOML file is named, which may hold what is else required.
     """
-    parser = _Parser(
+    parser = _CommandParser(
         prog="credibly",
         description="Classifiers with zero, one or many labels, and probabilities to act on.",
         epilog="`credibly COMMAND --help` explains one command. Start with `credibly demo`.",
@@ -88,18 +95,30 @@ def build_parser(
         )
         hints = typing.get_type_hints(options)
         groups: dict[str, argparse._ActionsContainer] = {"": sub}
-        for field in dataclasses.fields(options):
+        shared = {each.name for each in dataclasses.fields(Scanned)}
+        fields = sorted(dataclasses.fields(options), key=lambda each: each.name in shared)
+        for field in fields:
             title = str(field.metadata.get("group", ""))
             if title not in groups:
                 groups[title] = sub.add_argument_group(title)
             _add(groups[title], field, hints[field.name], file_may_complete)
         sub.add_argument("--config", metavar="FILE", help="TOML file with any of these options")
-        sub.known = (*map(flag_of, dataclasses.fields(options)), "--config")
+        sub.add_argument(
+            "-v",
+            dest="log_level",
+            action="store_const",
+            const="info",
+            help="log to stderr what is done; the same as --log-level info",
+        )
+        sub.add_argument(
+            "--log-level", choices=LOG_LEVELS, help="log to stderr; debug: also where errors arose"
+        )
+        sub.known = (*map(flag_of, dataclasses.fields(options)), "--config", "--log-level")
     parser.known = tuple(commands)
     return parser
 
 
-class _Parser(argparse.ArgumentParser):
+class _CommandParser(argparse.ArgumentParser):
     """A parser that suggests the nearest known name for a misspelt command or flag."""
 
     known: tuple[str, ...] = ()
@@ -113,11 +132,13 @@ class _Parser(argparse.ArgumentParser):
         return namespace, rest
 
     def error(self, message: str) -> NoReturn:
-        from credibly.cli.terminal import safe_text
-
         if match := re.search(r"argument COMMAND: invalid choice: '(.*?)'", message):
             message = f"there is no command {match[1]!r}.{self._hint(match[1])}"
         message += "" if message.endswith((".", "?")) else "."
+        if "required: QUERY" in message:
+            message += (
+                " A query cannot begin with -, as an option does: write '!knife' for '-knife'."
+            )
         self.exit(2, safe_text(f"{self.prog}: error: {message} Try `{self.prog} --help`.") + "\n")
 
     def _hint(self, name: str) -> str:
@@ -220,16 +241,34 @@ def resolve(options: type[DataclassInstance], arguments: Mapping[str, Any]) -> A
     return options(**values)
 
 
+@contextmanager
+def stdout_for_dash(options: DataclassInstance) -> Iterator[Any]:
+    """Yield options whose ``--out -`` is a file that is printed when the command has written it."""
+    from tempfile import TemporaryDirectory
+
+    from credibly.checks import InputError
+
+    values = {each.name: getattr(options, each.name) for each in dataclasses.fields(options)}
+    if values.get("out") != "-":
+        yield options
+        return
+    field = next(each for each in dataclasses.fields(options) if each.name == "out")
+    ending = field.metadata.get("stdout")
+    ending = ending.get(values["format"], ".csv") if isinstance(ending, Mapping) else ending
+    if ending is None or values.get("json"):
+        alone = "--json also writes there; leave it out" if ending else "name a file"
+        raise InputError(f"--out - writes text to stdout; {alone}.")
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / f"out{ending}"
+        yield dataclasses.replace(options, **{"out": str(path), "quiet": True})
+        write(path.read_text(encoding="utf-8"))
+
+
 def _from_toml(options: type[DataclassInstance], path: Path) -> dict[str, Any]:
-    import tomllib
-
     from credibly.checks import InputError, fits, nearest
-    from credibly.files import read_text
+    from credibly.untrusted.documents import read_toml
 
-    try:
-        table = tomllib.loads(read_text(path, max_bytes=2**20))
-    except (ValueError, RecursionError) as error:  # not TOML, not text, absurd numbers or depth
-        raise InputError(f"{path} must be a TOML file; {error}.") from error
+    table = read_toml(path, "configuration")
     hints = typing.get_type_hints(options)
     fields = {field.name: field for field in dataclasses.fields(options)}
     values: dict[str, Any] = {}

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from credibly.cli.command import option
+from credibly.cli.command import Printed, option
 from credibly.cli.reader_options import with_reader_options
+from credibly.cli.tables import cell, print_json, print_table, print_text, progress
 from credibly.cli.train import check_library, data_options, given, with_recipe_options
 
 if TYPE_CHECKING:
@@ -18,12 +19,12 @@ COLUMNS = ("top-1 error", "mAP@y", "mAP@x", "ACE", "MCE", "NLL", "ACE, sigmoid",
 
 
 @dataclass(frozen=True, kw_only=True)
-class Own:
+class CompareOptions(Printed):
     """Train several losses with several seeds on the same split and budget; compare test rows.
 
-    Everything `credibly train` can be told holds for every run but the loss and the seed. Finished
-    runs are kept: after an interruption the same command completes the table. OUT gets runs/ (a run
-    folder each, with its predictions) and results.json.
+    The options of `credibly train` hold for every run, except loss and seed. Finished runs are
+    kept: after an interruption, run the same command again. OUT contains runs/ (one run folder
+    each, with its predictions) and results.json.
 
     Example:
       credibly compare digits --losses bce,asl,spa,spa+lpr --seeds 3 --jobs 2 --out compared
@@ -42,14 +43,14 @@ class Own:
         3, help="retrieval is measured up to this many conditions", between=(1, 10)
     )
     preset: str | None = option(None, help="recipe of a paper; see docs/papers/presets.md")
-    json: bool = option(False, help="print the result as JSON")
-    quiet: bool = option(False, help="no progress")
 
 
-Options: Any = with_reader_options(with_recipe_options(Own, leave_out=("loss", "tensorboard")))
+Options: Any = with_reader_options(
+    with_recipe_options(CompareOptions, leave_out=("loss", "tensorboard"))
+)
 
 
-def run(options: Own) -> int:
+def run(options: CompareOptions) -> None:
     from credibly.checks import out_can_be_written
     from credibly.names import check_loss
     from credibly.papers import Preset, preset
@@ -63,7 +64,6 @@ def run(options: Own) -> int:
         check_loss(name)
     check_library(how, options.preset)
     out_can_be_written(options.out, folder=True)
-    from credibly.cli.tables import print_json, print_text, progress
     from credibly.workflows import compare
 
     count = len(set(losses)) * options.seeds
@@ -81,15 +81,14 @@ def run(options: Own) -> int:
         )
     if options.json:
         print_json(results.to_dict())
-        return 0
+        return
     show(results)
     print_text(f"Wrote {options.out}/results.json; predictions are in {options.out}/runs/.")
-    return 0
 
 
 def show(results: Comparison, columns: Sequence[str] = ()) -> None:
     """Print one row per loss, each number with half the width of its interval."""
-    from credibly.cli.tables import print_table, print_text
+    from credibly.notebook import counted
 
     found = {name for each in results.losses.values() for name in each}
     wanted = columns or [*COLUMNS, *sorted(name for name in found if "retrieval@" in name)]
@@ -98,8 +97,8 @@ def show(results: Comparison, columns: Sequence[str] = ()) -> None:
         [loss, *(_figure(figures.get(name)) for name in shown)]
         for loss, figures in results.losses.items()
     ]
-    title = f"{Path(results.data).name}: {results.test_rows:,} test rows, {results.seeds} seed(s)"
-    print_table(title, ["loss", *shown], rows)
+    where = f"{Path(results.data).name}: {results.test_rows:,} test rows"
+    print_table(f"{where}, {counted(results.seeds, 'seed')}", ["loss", *shown], rows)
     print_text(
         f"± is half the {results.interval}. Higher is better "
         f"for mAP, retrieval and set coverage ({results.average_size:g} labels per row), lower "
@@ -108,8 +107,6 @@ def show(results: Comparison, columns: Sequence[str] = ()) -> None:
 
 
 def _figure(figure: Mapping[str, float] | None) -> str:
-    from credibly.cli.tables import cell
-
     if figure is None:
         return cell(None)
     half = f" ±{(figure['high'] - figure['low']) / 2:.4f}" if "low" in figure else ""

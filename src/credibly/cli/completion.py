@@ -1,16 +1,51 @@
-"""``credibly completion bash``: a script that completes commands and flags in a shell."""
+"""``credibly completion bash``: a script that completes commands, flags and values in a shell."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
 from credibly.cli.command import flag_of, option
 
-SHELLS = ("bash", "zsh", "fish")
+WORDS = "CREDIBLY_WORDS"
+"""Environment variable in which a script sends the words up to the cursor, each with an end."""
+
+SCRIPTS = {
+    "bash": """# Completion of credibly for bash.
+_credibly() {
+  local IFS=$'\\n' words
+  words="$(printf '%s\\037' "${COMP_WORDS[@]:1:COMP_CWORD}")"
+  COMPREPLY=($(CREDIBLY_WORDS="$words" credibly completion bash 2>/dev/null | cut -f1))
+  if [ ${#COMPREPLY[@]} -eq 0 ]; then
+    COMPREPLY=($(compgen -f -- "${COMP_WORDS[COMP_CWORD]}"))
+  fi
+}
+complete -o filenames -F _credibly credibly
+""",
+    "zsh": """#compdef credibly
+# Completion of credibly for zsh.
+_credibly() {
+  local -a found
+  local typed="$(printf '%s\\037' "${(@)words[2,CURRENT]}")"
+  found=(${(f)"$(CREDIBLY_WORDS="$typed" credibly completion zsh 2>/dev/null | cut -f1)"})
+  if (( $#found )); then compadd -- $found; else _files; fi
+}
+if [ "$funcstack[1]" = "_credibly" ]; then _credibly "$@"; else compdef _credibly credibly; fi
+""",
+    "fish": """# Completion of credibly for fish.
+function __credibly
+  set -l typed (commandline -opc) "$(commandline -ct)"
+  set -lx CREDIBLY_WORDS (printf '%s\\037' $typed[2..])
+  credibly completion fish 2>/dev/null
+end
+complete -c credibly -a '(__credibly)'
+""",
+}
+SHELLS = tuple(SCRIPTS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,139 +61,61 @@ class Options:
     shell: str = option(help="bash, zsh or fish", positional=True, choices=SHELLS, metavar="SHELL")
 
 
-def run(options: Options) -> int:
+def run(options: Options) -> None:
     from credibly.cli.terminal import write
 
-    makers = {"bash": bash, "zsh": zsh, "fish": fish}
-    write(makers[options.shell](all_flags()))
-    return 0
+    words = os.environ.get(WORDS)
+    if words is None:
+        write(SCRIPTS[options.shell])
+    else:
+        write("".join(f"{each}\n" for each in candidates(words.split("\x1f")[:-1])))
 
 
-@dataclass(frozen=True)
-class Flag:
-    """A flag of a command: its help text, and the values that it may have."""
+def candidates(words: Sequence[str]) -> list[str]:
+    """Return what the last of the words after ``credibly`` may become, each with help after a tab.
 
-    name: str
-    help: str
-    values: tuple[str, ...]
-
-
-def all_flags() -> dict[str, tuple[str, list[Flag]]]:
-    """Return the summary and the flags of every command."""
+    Example:
+        >>> [each.partition("\\t")[0] for each in candidates(["train", "--loss", "sp"])]
+        ['spa']
+    """
     from credibly.cli import COMMANDS, module_name
 
-    found = {}
-    for command in COMMANDS:
-        options: Any = import_module(module_name(command)).Options
-        summary = (options.__doc__ or "").strip().splitlines()[0]
-        found[command] = (summary, [_flag(field) for field in dataclasses.fields(options)])
-    return found
+    *before, last = words or [""]
+    if not before:
+        modules = {name: import_module(module_name(name)) for name in COMMANDS}
+        known = {name: (each.Options.__doc__ or "").strip() for name, each in modules.items()}
+        return _matching({**known, "--help": "", "--version": ""}, last)
+    if before[0] not in COMMANDS:
+        return []
+    options: Any = import_module(module_name(before[0])).Options
+    fields = dataclasses.fields(options)
+    flags = {flag_of(each): each for each in fields if not each.metadata.get("positional")}
+    if before[-1] in flags:
+        return _matching(dict.fromkeys(_values(flags[before[-1]]), ""), last)
+    named = {name: str(each.metadata.get("help", "")) for name, each in flags.items()}
+    if last.startswith("-"):
+        return _matching({**named, "--config": "TOML file with any of these options"}, last)
+    positional = [each for each in fields if each.metadata.get("positional")]
+    return _matching({value: "" for each in positional for value in _values(each)}, last)
 
 
-def _flag(field: dataclasses.Field[object]) -> Flag:
-    name = "" if field.metadata.get("positional") else flag_of(field)
-    choices: Sequence[object] = field.metadata.get("choices") or ()
-    return Flag(name, str(field.metadata.get("help", "")), tuple(map(str, choices)))
+def _values(field: dataclasses.Field[object]) -> Iterable[str]:
+    """Return the values that a field can have, where they are known."""
+    from credibly import names
+
+    if field.name == "preset":
+        from credibly.papers import PRESETS
+
+        return PRESETS
+    known: dict[str, Iterable[str]] = {
+        "loss": names.LOSSES,
+        "losses": names.LOSSES,
+        "model": (*names.MODELS, *names.MODEL_PREFIXES),
+        "data": ("digits", "synthetic", *(f"{kind}:" for kind in names.READERS)),
+    }
+    return map(str, field.metadata.get("choices") or known.get(field.name, ()))
 
 
-def _names(flags: Sequence[Flag]) -> list[str]:
-    return [*(flag.name for flag in flags if flag.name), "--config", "--help"]
-
-
-def bash(commands: Mapping[str, tuple[str, list[Flag]]]) -> str:
-    """Return the script for bash."""
-    cases, values = [], []
-    for command, (_, flags) in commands.items():
-        cases.append(f"    {command}) words='{' '.join(_names(flags))}' ;;")
-        for flag in flags:
-            if flag.values and flag.name:
-                values.append(f"    {command}:{flag.name}) words='{' '.join(flag.values)}' ;;")
-            elif flag.values:
-                cases[-1] = f"    {command}) words='{' '.join([*flag.values, *_names(flags)])}' ;;"
-    return f"""# Completion of credibly for bash.
-_credibly() {{
-  local word="${{COMP_WORDS[COMP_CWORD]}}" before="${{COMP_WORDS[COMP_CWORD-1]}}" words=''
-  if [ "$COMP_CWORD" -eq 1 ]; then
-    COMPREPLY=($(compgen -W '{" ".join(commands)} --help --version' -- "$word"))
-    return
-  fi
-  case "${{COMP_WORDS[1]}}:$before" in
-{chr(10).join(values)}
-  esac
-  if [ -n "$words" ]; then
-    COMPREPLY=($(compgen -W "$words" -- "$word"))
-    return
-  fi
-  case "${{COMP_WORDS[1]}}" in
-{chr(10).join(cases)}
-  esac
-  if [[ "$word" == -* ]] || [ "${{COMP_WORDS[1]}}" = completion ]; then
-    COMPREPLY=($(compgen -W "$words" -- "$word"))
-  else
-    COMPREPLY=($(compgen -f -- "$word"))
-  fi
-}}
-complete -o filenames -F _credibly credibly
-"""
-
-
-def zsh(commands: Mapping[str, tuple[str, list[Flag]]]) -> str:
-    """Return the script for zsh."""
-    listed = "\n".join(
-        f"    {_quoted(f'{name}:{_zsh(summary)}')}" for name, (summary, _) in commands.items()
-    )
-    cases = []
-    for command, (_, flags) in commands.items():
-        specs = [_quoted(_zsh_spec(flag)) for flag in flags if flag.name]
-        last = [flag for flag in flags if not flag.name and flag.values]
-        rest = f"'*:value:({' '.join(last[0].values)})'" if last else "'*:file:_files'"
-        cases.append(f"    {command}) _arguments {' '.join(specs)} {rest} ;;")
-    return f"""#compdef credibly
-# Completion of credibly for zsh.
-_credibly() {{
-  local -a commands
-  commands=(
-{listed}
-  )
-  if (( CURRENT == 2 )); then
-    _describe 'command' commands
-    return
-  fi
-  local command="$words[2]"
-  shift words
-  (( CURRENT-- ))
-  case "$command" in
-{chr(10).join(cases)}
-  esac
-}}
-if [ "$funcstack[1]" = "_credibly" ]; then _credibly "$@"; else compdef _credibly credibly; fi
-"""
-
-
-def _zsh(text: str) -> str:
-    return text.replace("\\", "").replace("[", "(").replace("]", ")").replace(":", "\\:")
-
-
-def _zsh_spec(flag: Flag) -> str:
-    value = f":value:({' '.join(flag.values)})" if flag.values else ":value:_files"
-    return f"{flag.name}[{_zsh(flag.help)}]{value}"
-
-
-def fish(commands: Mapping[str, tuple[str, list[Flag]]]) -> str:
-    """Return the script for fish."""
-    lines = ["# Completion of credibly for fish."]
-    for command, (summary, flags) in commands.items():
-        lines.append(
-            f"complete -c credibly -f -n __fish_use_subcommand -a {command} -d {_quoted(summary)}"
-        )
-        here = f"-n '__fish_seen_subcommand_from {command}'"
-        for flag in flags:
-            values = f" -x -a {_quoted(' '.join(flag.values))}" if flag.values else ""
-            name = f" -l {flag.name.removeprefix('--')}" if flag.name else ""
-            if name or values:
-                lines.append(f"complete -c credibly {here}{name}{values} -d {_quoted(flag.help)}")
-    return "\n".join(lines) + "\n"
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "’") + "'"
+def _matching(known: dict[str, str], start: str) -> list[str]:
+    found = {name: text for name, text in known.items() if name.startswith(start)}
+    return [f"{name}\t{text.partition(chr(10))[0]}" for name, text in found.items()]

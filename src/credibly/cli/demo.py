@@ -1,4 +1,4 @@
-"""``credibly demo``: everything on the embedded data, in a minute or two, explained."""
+"""``credibly demo``: train, calibrate, search and report on embedded data in a minute or two."""
 
 from __future__ import annotations
 
@@ -8,39 +8,42 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from credibly.cli.command import option
+from credibly.cli.command import Printed, option
+from credibly.cli.tables import print_json, print_text, progress
 
 if TYPE_CHECKING:
     from credibly.data import Data
+    from credibly.train import Network
     from credibly.workflows.comparison import Comparison
 
 LOSSES = ("asl", "bce", "bce+twl")
 QUERY = "+3 +7 -1"
+CLUTTER = 0.1
+"""Less than the default of the data set, so that a minute of training is enough."""
 COLUMNS = ("mAP@y", "ACE, sigmoid", "ACE, link", "ACE", "NLL", "set coverage", "retrieval@3")
 
 OPENING = """\
-Scenes of handwritten digits: {rows} pictures of zero to four digits each, some blurred beyond
-recognition. A classifier says for each digit how probable it is that it is there. Three losses are
-trained on {train} scenes, {jobs} at a time; {held_out} held-out scenes calibrate them; the table is
-about {test} scenes that nothing was trained or tuned on. One learning rate serves all, and {epochs}
-epochs are short: what is ahead here learns sooner; trained longer they come close to each other.
+A small network is trained on {rows} images with zero to four handwritten digits each,
+some of them blurred beyond recognition. It returns the probability that each digit is
+in the image. Three losses are compared. Each trains on {train} images and is calibrated
+on {held_out} others. The table shows {test} test images. {epochs} epochs are few: with longer
+training the losses come closer together.
 """
 
 EXPLANATION = """\
 How to read it:
-  mAP@y         how well each digit's scenes are ranked; higher is better.
-  ACE, sigmoid  by how much probabilities differ from frequencies if one takes the sigmoid of the
-                scores, as most code does. For asl that is the wrong map: {sigmoid} off on average.
-  ACE, link     the same scores through the map that belongs to the loss.
-  ACE           the same after calibration on held-out scenes: what the predictions file holds.
-  NLL           log loss; lower is better, and only honest probabilities make it low.
-  set coverage  share of the digits present that are returned when {size:g} labels per scene may be
-                returned on average.
-  retrieval@3   how well queries of three conditions, such as {query}, are ranked.
+  mAP@y         how well the images of each digit are ranked; higher is better.
+  ACE, sigmoid  mean gap between probability and frequency if you take the sigmoid of
+                the scores, as most code does. It is wrong for asl: the gap is {sigmoid}.
+  ACE, link     the same gap with the link of the loss instead of the sigmoid.
+  ACE           the same gap after calibration, as in the predictions file.
+  NLL           log loss; lower is better.
+  set coverage  share of the present digits that are in sets of {size:g} labels on average.
+  retrieval@3   how well queries with three conditions, such as {query}, are ranked.
 """
 
 NEXT = """\
-Look next at
+Next:
   {report}  the same in charts; open it in a browser
   credibly serve {predictions} --images {images}
       search, thresholds and label budgets in the browser
@@ -50,37 +53,32 @@ Look next at
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
-    """Train, calibrate, search and report on embedded data, explained; needs no download.
+class Options(Printed):
+    """Train, calibrate, search and report on embedded data; needs no download.
 
-    Trains asl, bce and bce+twl on scenes of scanned digits, prints what came out and how to read
-    it, searches the predictions and writes a report. OUT may be deleted at any time; run again, the
-    demo takes over what is finished.
+    The demo trains asl, bce and bce+twl on images of scanned digits, prints and explains the
+    results, searches the predictions and writes a report. Finished runs in OUT are kept, so you can
+    stop it and run it again.
 
     Example:
       credibly demo
     """
 
     out: str = option("demo", help="folder to write to")
-    rows: int = option(4000, help="number of scenes", between=(100, 1_000_000))
-    epochs: int = option(16, help="passes over the training scenes", between=(1, 10_000))
-    seed: int = option(0, help="seed of the scenes", between=(0, 2**63 - 1))
+    rows: int = option(4000, help="number of images", between=(100, 1_000_000))
+    epochs: int = option(16, help="passes over the training images", between=(1, 10_000))
+    seed: int = option(0, help="seed of the images", between=(0, 2**63 - 1))
     jobs: int = option(3, help="losses that train at the same time", between=(1, 256))
-    json: bool = option(False, help="print the result as JSON")
-    quiet: bool = option(False, help="no progress")
 
 
-def run(options: Options) -> int:
+def run(options: Options) -> None:
     from credibly import data
     from credibly.app import report
     from credibly.cli.compare import show
-    from credibly.cli.tables import print_json, print_text, progress
-    from credibly.train import Network
     from credibly.workflows import compare
 
     start = time.monotonic()
-    # Less clutter than the data set has by default: every loss gets somewhere in a minute.
-    scenery = {"n": options.rows, "clutter": 0.1}
+    scenery = {"n": options.rows, "clutter": CLUTTER}
     scenes = data.load("digits", seed=options.seed, **scenery)
     if not options.json:
         sizes = {name: len(scenes.part(name)) for name in ("train", "calibration", "test")}
@@ -89,27 +87,16 @@ def run(options: Options) -> int:
             train=f"{sizes['train']:,}",
             held_out=sizes["calibration"],
             test=f"{sizes['test']:,}",
-            jobs=options.jobs,
             epochs=options.epochs,
         )
         print_text(opening)
-    recipe = Network(
-        model="cnn",
-        hidden=16,
-        epochs=options.epochs,
-        batch_size=32,
-        learning_rate=5e-3,
-        schedule="onecycle",
-        warmup=0.3,
-        split_seed=options.seed,
-    )
     with progress("training", total=len(LOSSES), quiet=options.quiet or options.json) as advance:
         results = compare(
             "digits",
             options.out,
             LOSSES,
             seeds=1,
-            recipe=recipe,
+            recipe=recipe(options),
             jobs=options.jobs,
             threads=1,  # the same numbers on every machine, however many cores it has
             data_options=scenery,
@@ -124,7 +111,7 @@ def run(options: Options) -> int:
     pictures = write_images(scenes.part("test"), Path(options.out) / "images")
     if options.json:
         print_json({**results.to_dict(), "search": found, "report": str(page)})
-        return 0
+        return
     show(results, COLUMNS)
     print_text("\n" + explained(results))
     print_text(found_text(found))
@@ -132,17 +119,32 @@ def run(options: Options) -> int:
         NEXT.format(report=page, predictions=files[best], images=pictures, query=QUERY)
         + f"\n{time.monotonic() - start:.0f} seconds in all."
     )
-    return 0
+
+
+def recipe(options: Options) -> Network:
+    """Return how the networks of the demo are trained."""
+    from credibly.train import Network
+
+    return Network(
+        model="cnn",
+        hidden=16,
+        epochs=options.epochs,
+        batch_size=32,
+        learning_rate=5e-3,
+        schedule="onecycle",
+        warmup=0.3,
+        split_seed=options.seed,
+    )
 
 
 def explained(results: Comparison) -> str:
-    """How to read the table, with its own figures."""
+    """Return how to read the table, with its own numbers."""
     wrong = results.losses["asl"]["ACE, sigmoid"]["mean"]
     return EXPLANATION.format(sigmoid=f"{wrong:.2f}", size=results.average_size, query=QUERY)
 
 
 def write_images(scenes: Data, folder: Path) -> Path:
-    """The test scenes as pictures named by their ids, four times their size."""
+    """Write the test images under their ids, four times their size; return the folder."""
     from PIL import Image
 
     from credibly.files import atomic_path
@@ -159,7 +161,7 @@ def write_images(scenes: Data, folder: Path) -> Path:
 
 
 def searched(path: Path) -> dict[str, Any]:
-    """The demo's query on one predictions file."""
+    """Run the query of the demo on one predictions file."""
     from credibly.retrieve import search
 
     answer = search(path, QUERY, top=5)
@@ -175,10 +177,10 @@ def searched(path: Path) -> dict[str, Any]:
 
 
 def found_text(found: Mapping[str, Any]) -> str:
-    """The search's answer in words."""
+    """Return the answer of the search in words."""
     lines = [
-        f"Search the run with the lowest NLL for a 3 and a 7 but no 1, {found['query']}: "
-        f"{found['expected_hits']:.0f} expected, {found['known_hits']} there. The most probable:"
+        f"Search for a 3 and a 7 but no 1, {found['query']}, in the run with the lowest NLL: "
+        f"{found['expected_hits']:.0f} hits expected, {found['known_hits']} real. First:"
     ]
     said = {True: "right", False: "wrong", None: ""}
     lines += [

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from credibly.cli.command import flag_of
-from credibly.memory import address_space_left
+from credibly.memory_limits import address_space_left
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -85,15 +84,16 @@ def in_flags(text: str, options: type[DataclassInstance], given: Mapping[str, ob
     of_file = any(
         text.startswith(f"{part}: ") for value in given.values() for part in _texts(value)
     )
-
-    def replaced(match: re.Match[str]) -> str:
-        name, value = match["name"], match["value"]
-        if name not in fields or (of_file and value is None):
-            return match[0]
-        shown = _shown(fields[name])
-        return shown if value in (None, "True") else f"{shown} {shlex.quote(value)}"
-
-    return re.sub(r'`(?P<name>[a-z]\w*)(?:=["[]?(?P<value>[^]"`]+)["\]]?)?`', replaced, text)
+    parts = text.split("`")  # every second one stands between backticks
+    for index in range(1, len(parts) - 1, 2):
+        name, equals, value = parts[index].partition("=")
+        if name not in fields or (of_file and not equals):
+            parts[index] = f"`{parts[index]}`"
+        else:
+            value = value.strip("'\"[]")
+            shown = _shown(fields[name])
+            parts[index] = shown if value in ("", "True") else f"{shown} {shlex.quote(value)}"
+    return "".join(parts)
 
 
 def _texts(value: object) -> list[str]:

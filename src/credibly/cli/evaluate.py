@@ -6,7 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from credibly.cli.command import option
+from credibly.cli import tables
+from credibly.cli.command import Scanned, option
+from credibly.cli.tables import cell
 
 if TYPE_CHECKING:
     from credibly.retrieve import Joint
@@ -14,26 +16,30 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(Scanned):
     """Measure accuracy and calibration of predictions whose truth is known.
 
-    mAP@y is over labels, mAP@x over rows; ACE, MCE and ECE are calibration errors in equal-width
-    bins pooled over rows and labels: ACE and MCE over bins with at least --min-count entries, ECE
-    over all. F1-top-4 and ECE-top-4 are of each row's four most probable labels, where there are
-    more than four. NLL and Brier are proper scores, lower is better. Files of any size are read in
-    batches.
+    mAP@y is the mean average precision over labels, ACE the calibration error in equal-width bins
+    with at least --min-count entries, NLL the log loss. Micro and macro F1 return a label from
+    probability 0.5 on. --papers adds mAP@x (over rows), MCE and ECE (calibration errors), Brier
+    score, sizes, AUROC, F1-top-4 and ECE-top-4 (each row's four most probable labels), and with
+    rows that have no label IN accuracy and OUT MMC. --by-label prints precision, recall, F1 and
+    calibration of every label, with --intervals also their intervals. Files of any size are read
+    in batches.
 
     Examples:
       credibly evaluate predictions.parquet
+      credibly evaluate predictions.parquet --papers --intervals
       credibly evaluate raw.parquet calibrated.parquet --by-label --json
       credibly evaluate test.parquet --joint-from held-out.parquet
       credibly evaluate parts/ --engine spark
     """
 
     predictions: tuple[str, ...] = option(
-        help="predictions files, or folders of parts", positional=True, metavar="PREDICTIONS"
+        help="predictions files, or folders of shards", positional=True, metavar="PREDICTIONS"
     )
-    by_label: bool = option(False, help="a table of every label too")
+    by_label: bool = option(False, help="also a table of every label")
+    papers: bool = option(False, help="also the metrics of the papers, and all others")
     intervals: bool = option(False, help="95 % intervals by resampling rows")
     bins: int = option(15, help="bins of the calibration errors", between=(1, 100_000))
     min_count: int = option(
@@ -46,16 +52,9 @@ class Options:
         "joint log score, subset accuracy, expected / real pairs and triples",
         metavar="FILE",
     )
-    partial: bool = option(False, help="read a folder although some of its shards are missing")
-    engine: str = option(
-        "local", help="local: this machine; spark: a cluster", choices=("local", "spark")
-    )
-    json: bool = option(False, help="print the result as JSON")
-    quiet: bool = option(False, help="no progress bar")
 
 
-def run(options: Options) -> int:
-    from credibly.cli import tables
+def run(options: Options) -> None:
     from credibly.workflows.evaluation import evaluate_all
 
     quiet = options.quiet or options.json
@@ -73,18 +72,16 @@ def run(options: Options) -> int:
     if options.json:
         documents = [each.to_dict(by_label=options.by_label) for each in results]
         tables.print_json({"files": documents})
-        return 0
+        return
     names = _short_names(results)
-    tables.print_table("", ["", *names], _rows(results))
+    tables.print_table("", ["", *names], _rows(results, options.papers))
     if any(math.isnan(each.numbers.get("ACE", 0.0)) for each in results):
         tables.print_text(
             f"ACE and MCE need bins with at least {options.min_count} entries; lower --min-count."
         )
     for name, each in zip(names, results, strict=True):
         if options.by_label:
-            columns = ["label", *each.by_label]
-            cells = zip(each.labels, *(a.tolist() for a in each.by_label.values()), strict=True)
-            tables.print_table(name, columns, list(cells))
+            tables.print_table(name, ["label", *each.by_label], _report(each))
         if each.joint is not None:
             rows = [
                 [first, second, f"{expected:.1f}", real]
@@ -99,12 +96,11 @@ def run(options: Options) -> int:
                 f"{each.path}: {len(without)} of {len(each.labels)} labels have no known row "
                 f"and are left out of their means: {listed}"
             )
-    return 0
 
 
 def _joint(options: Options) -> Joint | None:
     from credibly.checks import InputError
-    from credibly.workflows.joint_models import joint_from
+    from credibly.retrieve.joint.model_selection import joint_from
 
     if options.joint_from is None:
         return None
@@ -115,10 +111,30 @@ def _joint(options: Options) -> Joint | None:
     return joint_from(options.joint_from, partial=options.partial)
 
 
-def _rows(results: list[Evaluation]) -> list[list[Any]]:
-    from credibly.cli.tables import cell
+def _report(result: Evaluation) -> list[list[Any]]:
+    """Return one row per label, their mean, and one of the entries of all labels together."""
+    import numpy as np
 
-    names = list(dict.fromkeys(name for each in results for name in each.numbers))
+    def shown(name: str, column: Any) -> list[Any]:
+        if name not in result.label_intervals:
+            return column.tolist()
+        limits = zip(column.tolist(), *result.label_intervals[name], strict=True)
+        return [
+            "–" if math.isnan(at) else f"{cell(at)} [{cell(low)}, {cell(high)}]"
+            for at, low, high in limits
+        ]
+
+    columns = [shown(name, column) for name, column in result.by_label.items()]
+    rows = [list(row) for row in zip(result.labels, *columns, strict=True)]
+    micro = [result.micro.get(name) for name in result.by_label]
+    means = [np.nanmean(a) if np.isfinite(a).any() else np.nan for a in result.by_label.values()]
+    means[0] = int(result.by_label["known"].sum())
+    return [*rows, ["mean over labels", *means], ["all entries", *micro]] if columns else rows
+
+
+def _rows(results: list[Evaluation], papers: bool) -> list[list[Any]]:
+    shown = [each.shown(papers=papers) for each in results]
+    names = list(dict.fromkeys(name for each in shown for name in each))
     rows: list[list[Any]] = [
         ["rows", *(each.rows for each in results)],
         ["labels", *(len(each.labels) for each in results)],

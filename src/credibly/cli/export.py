@@ -5,16 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from credibly.cli.command import option
+from credibly.cli.tables import print_json, print_text
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """Export a run or a map to ONNX: inputs → scores → link → calibrator → probabilities → sets.
 
-    A map, as ``credibly calibrate --save map.json`` writes it, takes scores in place of inputs.
+    A map, as ``credibly calibrate --save map.json`` writes it, takes scores in place of inputs;
+    one that was fitted on probabilities takes probabilities.
 
-    The file is run in onnxruntime and compared with the run before it gets its name: probabilities
-    on noise, label sets also on the scores in the run's predictions.
+    The command runs the file in onnxruntime and compares it with the run: probabilities on noise,
+    label sets also on the scores in the run's predictions. If they differ, nothing is written.
 
     Example:
       credibly export runs/digits --out digits.onnx
@@ -27,12 +29,12 @@ class Options:
     json: bool = option(False, help="print the result as JSON")
 
 
-def run(options: Options) -> int:
+def run(options: Options) -> None:
     from credibly.files import check_out
+    from credibly.notebook import counted
 
     check_out(options.out)
     from credibly import train
-    from credibly.cli.tables import print_json, print_text
 
     if options.folder.endswith(".json"):
         from credibly.pipeline import Pipeline
@@ -55,7 +57,6 @@ def run(options: Options) -> int:
         )
         if result["rows"]:
             print_text(
-                f"Label sets of {result['rows']:,} rows of the run compared: {result['changed']:,} "
-                "labels differ."
+                f"Label sets of {counted(result['rows'], 'row')} of the run compared: "
+                f"{counted(result['changed'], 'difference')}."
             )
-    return 0

@@ -2,21 +2,66 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
 
-from credibly.cli.command import option
-from credibly.cli.import_options import ImportOptions, check_inputs, coding_of, layout_of
+from credibly.cli import tables
+from credibly.cli.command import Printed, option
+
+if TYPE_CHECKING:
+    from credibly.predictions import Layout
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(ImportOptions):
-    """Make a predictions file from what another program wrote.
+class ImportOptions:
+    """Options for the truth, and for the names of rows and labels."""
+
+    truth: str | None = option(
+        None, help="file of the truth, matched by id and label", metavar="FILE"
+    )
+    labels: tuple[str, ...] = option((), help="names of the labels, separated by commas")
+    id_column: str | None = option(None, help="column of the ids (default: id, image_id, …)")
+    value_columns: str | None = option(
+        None, help="columns of the values, * for the label, e.g. 'pred_*'; or an array's name"
+    )
+    truth_columns: str | None = option(
+        None, help="columns of the truth, e.g. 'true_*'; or an array's name"
+    )
+    suffix: str = option("", help="ending to remove from ids, e.g. .jpg")
+    label_column: str | None = option(
+        None, help="column of the truth that lists the labels of a row (default: labels, tags, …)"
+    )
+    separator: str | None = option(None, help="separator of the labels in such a list")
+    certain: bool = option(False, help="accept logits that all lie in [0, 1]")
+    coding: str | None = option(
+        None,
+        help="meaning of −1 in targets of only −1 and +1: signed (absent) or unknown",
+        choices=("signed", "unknown"),
+    )
+
+
+def layout_of(options: ImportOptions) -> Layout:
+    from credibly.predictions import Layout
+
+    names = (each.name for each in fields(Layout) if each.name != "labels")
+    given = {name: getattr(options, name) for name in names}
+    return Layout(list(options.labels) or None, **given)
+
+
+def check_inputs(options: ImportOptions, *paths: str | None) -> list[str]:
+    """Return the files that a command reads."""
+    return [path for path in (*paths, options.truth) if path is not None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(ImportOptions, Printed):
+    """Make a predictions file from the output of another program.
 
     FILE is .npy, .npz, .pt (tensors only), .csv, .parquet, .arrow or .feather: a matrix, or an id
-    and one column per label. What its values are is declared with --as and never guessed; logits
-    also need the loss that owns their map to probabilities (bce for a plain sigmoid, and for
-    margins of XGBoost and LightGBM). The truth is in the file (y:<label>), or in another one:
-    one column per label, or one that lists the labels of a row.
+    and one column per label. Say with --as what the values are; nothing is guessed. Logits also
+    need the loss that trained the model (bce for a plain sigmoid, and for margins of XGBoost and
+    LightGBM). The truth is in the file (y:<label>), or in another one: one column per label, or one
+    column that lists the labels of a row.
 
     Examples:
       credibly import logits.npy --as logits --loss asl --labels cat,dog --out predictions.parquet
@@ -32,15 +77,14 @@ class Options(ImportOptions):
         choices=("logits", "probabilities"),
         flag="as",
     )
-    loss: str | None = option(None, help="of logits: the loss the model was trained with")
-    json: bool = option(False, help="print the result as JSON")
-    quiet: bool = option(False, help="print nothing but errors")
+    loss: str | None = option(None, help="with --as logits: the loss that trained the model")
 
 
-def run(options: Options) -> int:
+def run(options: Options) -> None:
     from credibly.checks import InputError
     from credibly.files import check_out
     from credibly.names import check_loss
+    from credibly.notebook import counted
 
     if options.loss is not None:
         check_loss(options.loss)
@@ -53,30 +97,20 @@ def run(options: Options) -> int:
         )
     from credibly.predictions import Predictions
 
-    predictions = Predictions.from_file(
+    predictions = Predictions.from_values(
         options.file,
         "logits" if values == "logits" else "probabilities",
         loss=options.loss,
         truth=options.truth,
         layout=layout_of(options),
         certain=options.certain,
-        coding=coding_of(options),
     )
     predictions.write(options.out)
-    _show(options, predictions.num_labels, len(predictions), predictions.targets)
-    return 0
-
-
-def _show(options: Options, labels: int, rows: int, targets: object) -> None:
-    from credibly.cli import tables
-
-    if options.json:
-        document = {"out": options.out, "rows": rows, "labels": labels}
-        tables.print_json({**document, "has_truth": targets is not None})
-    elif not options.quiet:
-        truth = "with their truth" if targets is not None else "without truth"
-        following = "evaluate" if targets is not None else "search"
-        tables.print_text(
-            f"{rows:,} rows × {labels:,} labels, {truth}, written to {options.out}. Next: credibly "
-            f"{following} {options.out}"
-        )
+    rows, labels, known = len(predictions), predictions.num_labels, predictions.targets is not None
+    tables.tell(
+        options,
+        {"out": options.out, "rows": rows, "labels": labels, "has_truth": known},
+        f"{counted(rows, 'row')} × {counted(labels, 'label')}, "
+        f"{'with their' if known else 'without'} truth, written to {options.out}. "
+        f"Next: credibly {'evaluate' if known else 'search'} {options.out}",
+    )

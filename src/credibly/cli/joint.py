@@ -4,52 +4,40 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from credibly.cli.command import option
+from credibly.cli import tables
+from credibly.cli.command import Printed, option
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(Printed):
     """Fit how labels depend on each other, on held-out predictions with their truth.
 
-    `fit`: independence, a factor for the number of labels, and mixtures that know which labels go
-    together are compared by cross-validated joint log score; a richer one is taken only if it is
-    better by more than one standard error and keeps the log loss of single labels within a
-    hundredth. The file written is what `--joint-from` of search, sets, evaluate, report and serve
-    takes.
-    `weigh`: write the weights of all rows of PREDICTIONS beside them, so that the first search of
-    every later process is as fast as the next ones.
+    The command compares independence, a factor for the number of labels, and mixtures of labels
+    that go together, by cross-validated joint log score. A richer model must be better by more than
+    one standard error, and the log loss of single labels may rise by at most 1 %. Pass the file to
+    `--joint-from` of search, sets, evaluate and serve.
 
     Examples:
       credibly joint fit held-out.parquet --out joint.json
-      credibly joint weigh test.parquet --joint-from joint.json
       credibly search test.parquet '+dog +cat' --joint --joint-from joint.json
     """
 
-    action: str = option(
-        help="what to do", positional=True, choices=("fit", "weigh"), metavar="fit|weigh"
-    )
+    action: str = option(help="what to do", positional=True, choices=("fit",), metavar="fit")
     predictions: str = option(
-        help="fit: held-out predictions with their truth; weigh: predictions to search",
-        positional=True,
-        metavar="PREDICTIONS",
+        help="held-out predictions with their truth", positional=True, metavar="PREDICTIONS"
     )
-    out: str | None = option(None, help="fit: JSON file to write", metavar="FILE")
-    joint_from: str | None = option(None, help="weigh: the fitted .json", metavar="FILE")
-    components: str = option("1,3", help="numbers of mixture components to try, by commas")
+    out: str | None = option(None, help="JSON file to write", metavar="FILE")
+    components: str = option(
+        "1,3", help="numbers of mixture components to try, separated by commas"
+    )
     seed: int = option(0, help="seed of folds and starts", between=(0, 2**63 - 1))
-    partial: bool = option(False, help="read a folder although some of its shards are missing")
-    json: bool = option(False, help="print the result as JSON")
-    quiet: bool = option(False, help="print nothing but errors")
+    partial: bool = option(False, help="read a folder even if shards are missing")
 
 
-def run(options: Options) -> int:
-    return _fit(options) if options.action == "fit" else _weigh(options)
-
-
-def _fit(options: Options) -> int:
+def run(options: Options) -> None:
     from credibly.checks import InputError
-    from credibly.cli import tables
-    from credibly.workflows.joint_models import fit_joint_file
+    from credibly.notebook import counted
+    from credibly.retrieve.joint.model_selection import fit_joint_file
 
     if options.out is None:
         raise InputError("`joint fit` must know where to write the model; add --out joint.json.")
@@ -76,25 +64,9 @@ def _fit(options: Options) -> int:
         ]
         columns = ["model", "joint log score per row", "log loss of single labels"]
         tables.print_table("", columns, rows)
-        tables.print_text(f"{fitted.chosen} of {fitted.rows:,} rows with truth is in {options.out}")
-    return 0
-
-
-def _weigh(options: Options) -> int:
-    from credibly.checks import InputError
-    from credibly.cli import tables
-    from credibly.retrieve.joint.row_weights import write_row_weights
-    from credibly.workflows.joint_models import joint_from
-
-    if options.joint_from is None:
-        raise InputError("`joint weigh` must be given the fitted model: --joint-from joint.json.")
-    joint = joint_from(options.joint_from, partial=options.partial)
-    out = write_row_weights(options.predictions, joint, partial=options.partial)
-    if options.json:
-        tables.print_json({"out": str(out), "bytes": out.stat().st_size})
-    elif not options.quiet:
-        tables.print_text(f"the weights of all rows are in {out}")
-    return 0
+        tables.print_text(
+            f"{fitted.chosen} of {counted(fitted.rows, 'row')} with truth is in {options.out}"
+        )
 
 
 def _numbers(text: str) -> list[int]:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from credibly.cli.command import option
+from credibly.cli.command import Printed, option
 from credibly.cli.reader_options import reader_options, with_reader_options
-from credibly.cli.train import check_library, given, with_recipe_options
+from credibly.cli.tables import print_json, print_table, print_text, progress
+from credibly.cli.train import given, with_recipe_options
 
 if TYPE_CHECKING:
-    from credibly.papers.tables import Block, RowRun, Table
+    from credibly.papers.tables import RowRun, Table
 
 PAPERS = {
     "spa": "spa",
@@ -23,12 +23,13 @@ PAPERS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Own:
+class PaperOptions(Printed):
     """List the papers, show a protocol, or print a table beside the runs that give its rows.
 
-    With --data and --out each row is a run folder below OUT: its test metrics stand before the
-    printed numbers, and rows that are not there remain to run. --run trains them; the same command
-    continues after an interruption. Options of `credibly train` replace those of the preset.
+    With --data and --out, each row of the table is a run folder below OUT; its test metrics are
+    shown before the printed numbers. --run trains the rows that have no run yet; after an
+    interruption, run the same command again. Options of `credibly train` replace those of the
+    preset.
 
     Examples:
       credibly papers
@@ -42,25 +43,24 @@ class Own:
         None, help="one of spa, quasibinary, two-way, average-k", positional=True
     )
     table: str | None = option(None, help="number of a table, such as 3 or II")
-    preset: str | None = option(None, help="protocol to show beside the words of the paper")
+    preset: str | None = option(None, help="preset to show beside the sentences of the paper")
     data: str | None = option(None, help="digits, synthetic, a file, or KIND:PATH")
     out: str | None = option(None, help="folder of the runs of the table; of --checkpoint, a file")
     checkpoint: str | None = option(
         None, help="official checkpoint (.pth, .tar) to write as OUT.safetensors"
     )
     seeds: int = option(1, help="runs per row", between=(1, 1000))
-    run: bool = option(False, help="train the rows that remain")
-    json: bool = option(False, help="print the result as JSON")
-    quiet: bool = option(False, help="no progress")
+    run: bool = option(False, help="train the rows that have no run yet")
 
 
-Options: Any = with_reader_options(with_recipe_options(Own, leave_out=("loss", "tensorboard")))
+Options: Any = with_reader_options(
+    with_recipe_options(PaperOptions, leave_out=("loss", "tensorboard"))
+)
 
 
-def run(options: Own) -> int:
+def run(options: PaperOptions) -> None:
     from credibly import papers
     from credibly.checks import InputError, choice
-    from credibly.cli.tables import print_json, print_table, print_text
 
     if options.paper is not None:
         choice("paper", options.paper, tuple(PAPERS))
@@ -69,7 +69,7 @@ def run(options: Own) -> int:
             raise InputError("`checkpoint` needs `out`, the .safetensors file to write.")
         names = papers.convert_checkpoint(options.checkpoint, options.out)
         print_text(f"Wrote {len(names)} tensors to {options.out}. Next: --weights {options.out}.")
-        return 0
+        return
     if options.preset is not None:
         return _show_preset(options.preset, options.json)
     if options.table is not None and options.paper is not None:
@@ -82,15 +82,13 @@ def run(options: Own) -> int:
     columns = ["paper", "title", "tables", "presets"]
     if options.json:
         print_json({"papers": [dict(zip(columns, row, strict=True)) for row in rows]})
-        return 0
+        return
     print_table("papers", columns, rows)
     print_text("Next: credibly papers PAPER --table NUMBER, credibly papers --preset NAME.")
-    return 0
 
 
-def _show_preset(name: str, as_json: bool) -> int:
+def _show_preset(name: str, as_json: bool) -> None:
     from credibly import papers
-    from credibly.cli.tables import print_json, print_table
 
     found = papers.preset(name)
     rows = [[each.words, ", ".join(each.values())] for each in found.statements]
@@ -102,14 +100,12 @@ def _show_preset(name: str, as_json: bool) -> int:
         print_json({"statements": [{"words": words, "settings": values} for words, values in rows]})
     else:
         print_table(name, ["the paper", "settings"], rows)
-    return 0
 
 
-def _show_table(options: Own, paper: str) -> int:
+def _show_table(options: PaperOptions, paper: str) -> None:
     from credibly import papers
     from credibly.checks import InputError
-    from credibly.cli.tables import print_json, print_table, print_text
-    from credibly.papers.tables import find, row_runs
+    from credibly.papers.tables import beside_printed, find, row_runs, train_rows
 
     module = getattr(papers, PAPERS[paper])
     table: Table = find(module.TABLES, str(options.table), paper)
@@ -126,11 +122,13 @@ def _show_table(options: Own, paper: str) -> int:
                 data=reader_options(options),  # pyright: ignore[reportArgumentType]
             )
         if options.run:
-            _train(options, block, runs)
-        shown += _rows(table, block, runs)
+            left = sum(each.metrics() is None for each in runs)
+            with progress(f"training {block.name}", total=left, quiet=options.quiet) as advance:
+                train_rows(options.data or "", block, runs, advance)
+        shown += beside_printed(table, block, runs)
     if options.json:
         print_json({"rows": shown})
-        return 0
+        return
     columns = ["", "data", "runs", *table.columns]
     print_table(
         f"{paper}, table {options.table}: {table.caption}; % of ours (printed)",
@@ -150,49 +148,3 @@ def _show_table(options: Own, paper: str) -> int:
             f"{len(remaining)} of {len(shown)} rows remain to run: {', '.join(remaining)}. "
             "Add --data, --out and --run to train them."
         )
-    return 0
-
-
-def _rows(table: Table, block: Block, runs: Sequence[RowRun]) -> list[dict[str, Any]]:
-    """Return each method with its printed numbers, and the mean of its finished runs."""
-    printed = block.numbers(table.columns)
-    rows = []
-    for method, numbers in printed.items():
-        done = [found for each in runs if each.method == method and (found := each.metrics())]
-        ours = [
-            [100 * metrics[column] for metrics in done if metrics.get(column) is not None]
-            for column in table.columns
-        ]
-        means = [sum(values) / len(values) if values else None for values in ours]
-        cells = [
-            f"{'–' if mean is None else f'{mean:.1f}'} ({'×' if number is None else f'{number:g}'})"
-            for mean, number in zip(means, numbers, strict=True)
-        ]
-        rows.append(
-            {
-                "method": method,
-                "block": block.name,
-                "runs": len(done),
-                "printed": dict(zip(table.columns, numbers, strict=True)),
-                "ours": dict(zip(table.columns, means, strict=True)),
-                "cells": cells,
-            }
-        )
-    return rows
-
-
-def _train(options: Own, block: Block, runs: Sequence[RowRun]) -> None:
-    from credibly import data, train
-    from credibly.cli.tables import progress
-
-    wanted = [each for each in runs if each.metrics() is None]
-    rows, read = None, None
-    with progress(f"training {block.name}", total=len(wanted), quiet=options.quiet) as advance:
-        for each in wanted:
-            recipe = train.recipe(**each.settings)
-            check_library(recipe, block.preset)
-            if rows is None or read != each.data:
-                rows = data.load(str(options.data), seed=recipe.split_seed, **each.data)
-                read = each.data
-            train.fit(rows, recipe, folder=each.folder, seed=each.seed, resume=True)
-            advance(1)

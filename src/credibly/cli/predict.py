@@ -6,17 +6,18 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from credibly.cli.command import option
+from credibly.cli.command import Printed, option
 from credibly.cli.reader_options import reader_options, with_reader_options
+from credibly.cli.tables import progress, tell
 
 
 @dataclass(frozen=True, kw_only=True)
-class Own:
+class PredictOptions(Printed):
     """Predict with a trained run: calibrated probabilities, scores, and the truth where known.
 
     OUT is a .parquet file, which every command reads, a .csv file with the same columns, or a
     folder of one part per shard, which every command reads as one file.
-    Under torchrun each process takes its share of the shards; parts that are there are skipped.
+    Under torchrun each process writes its share of the shards; shards that exist are skipped.
 
     Examples:
       credibly predict runs/digits digits --part test --out predictions.parquet
@@ -30,19 +31,21 @@ class Own:
         help="folder of a finished run, or its .onnx file", positional=True, metavar="RUN"
     )
     data: str = option(help="what to predict: a name, a file, or KIND:PATH", positional=True)
-    out: str = option(help="a .parquet or .csv file, or a folder for parts")
+    out: str = option(
+        help="a .parquet or .csv file (- prints CSV), or a folder for shards", stdout=".csv"
+    )
     part: str = option("all", help="which rows", choices=("all", "train", "calibration", "test"))
     shards: int | None = option(
-        None, help="number of parts (default: one per process)", between=(1, 99_999)
+        None, help="number of shards (default: one per process)", between=(1, 99_999)
     )
     format: str = option(
         "predictions",
         help="of a .csv file: predictions, as in Parquet; wide: ids and probabilities; lists: ids "
-        "and label sets",
+        "and label sets; both with the headers of the training file",
         choices=("predictions", "wide", "lists"),
     )
     members: str | None = option(
-        None, help="folder for the predictions of each member too, before the calibrator"
+        None, help="folder for the predictions of each member, before the calibrator"
     )
     allow_python: bool = option(False, help="import the code that a python: run names")
     skip_bad_images: bool = option(False, help="leave out images that do not decode")
@@ -51,15 +54,13 @@ class Own:
         help="local: this machine; spark: a cluster, which predicts Parquet tables of features",
         choices=("local", "spark"),
     )
-    json: bool = option(False, help="print the result as JSON")
-    quiet: bool = option(False, help="no progress")
 
 
 # The labels are those of the run.
-Options: Any = with_reader_options(Own, leave_out=("labels",))
+Options: Any = with_reader_options(PredictOptions, leave_out=("labels",))
 
 
-def run(options: Own) -> int:
+def run(options: PredictOptions) -> None:
     from credibly.checks import InputError, out_can_be_written
 
     if options.engine == "spark" or options.folder.endswith(".onnx"):
@@ -68,7 +69,7 @@ def run(options: Own) -> int:
         return _predict_dataset(options)
     out_can_be_written(options.out, folder=not options.out.endswith((".parquet", ".csv")))
     from credibly import train
-    from credibly.cli.tables import print_json, print_text, progress
+    from credibly.notebook import counted
 
     if options.members is not None:
         out_can_be_written(options.members, folder=True)
@@ -91,19 +92,19 @@ def run(options: Own) -> int:
         )
     if options.members is not None and process == 0:
         written += train.predict_members_to(done, rows, options.members)
-    if options.json and process == 0:
-        print_json({"rows": len(rows), "written": [str(path) for path in written]})
-    elif not options.quiet and process == 0:
-        print_text(f"{len(rows):,} rows in {options.out}; {len(written)} file(s) written now.")
-    return 0
+    if process == 0:
+        document = {"rows": len(rows), "written": [str(path) for path in written]}
+        new = counted(len(written), "file")
+        text = f"{counted(len(rows), 'row')} in {options.out}; {new} written now."
+        tell(options, document, text)
 
 
-def _predict_dataset(options: Own) -> int:
+def _predict_dataset(options: PredictOptions) -> None:
     """Predict tables with an exported model; a run is exported first."""
     from pathlib import Path
     from tempfile import TemporaryDirectory
 
-    from credibly.cli.tables import print_json, print_text
+    from credibly.notebook import counted
     from credibly.workflows import predict_dataset
 
     with TemporaryDirectory() as folder:
@@ -113,9 +114,10 @@ def _predict_dataset(options: Own) -> int:
 
             model = Path(folder) / "model.onnx"
             train.export(train.load(options.folder, allow_python=options.allow_python), model)
-        result = predict_dataset(model, options.data, options.out, executor=options.engine)
-    if options.json:
-        print_json(vars(result))
-    elif not options.quiet:
-        print_text(f"{result.rows:,} rows in {result.out}, {result.files} file(s).")
-    return 0
+        given = reader_options(options)
+        result = predict_dataset(model, options.data, options.out, executor=options.engine, **given)
+    tell(
+        options,
+        vars(result),
+        f"{counted(result.rows, 'row')} in {result.out}, {counted(result.files, 'file')}.",
+    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from credibly.cli.command import with_fields
@@ -49,14 +50,12 @@ def _sources(argv: Sequence[str]) -> list[str]:
     for option, value in itertools.zip_longest(argv, argv[1:], fillvalue=""):
         name, _, joined = option.partition("=")
         if name == "--config":
-            import tomllib
-
-            from credibly.files import read_text
+            from credibly.checks import InputError
+            from credibly.untrusted.documents import read_toml
 
             try:
-                table = tomllib.loads(read_text(joined or value, max_bytes=2**20))
-                return [str(table.get("data", ""))]
-            except (OSError, ValueError, RecursionError):
+                return [str(read_toml(Path(joined or value), "configuration").get("data", ""))]
+            except (OSError, InputError):
                 break
     return []
 

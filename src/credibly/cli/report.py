@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from credibly.cli.command import option
+from credibly.cli.command import Printed, option
+from credibly.cli.tables import progress, tell
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(Printed):
     """Write one self-contained HTML page: verdict, tables with intervals, charts, every label.
 
     Examples:
@@ -18,7 +19,7 @@ class Options:
     """
 
     predictions: tuple[str, ...] = option(help="predictions files, same labels", positional=True)
-    out: str = option("report.html", help="where to write the page")
+    out: str = option("report.html", help="where to write the page; - prints it", stdout=".html")
     resamples: int = option(
         200, help="bootstrap resamples behind each interval", between=(2, 100_000)
     )
@@ -34,18 +35,15 @@ class Options:
     )
     texts: str | None = option(None, help="data that hold the texts of the rows", metavar="DATA")
     text: tuple[str, ...] | None = option(None, help="with --texts: the column of the texts")
-    partial: bool = option(False, help="read a folder although some of its shards are missing")
-    json: bool = option(False, help="print where it went as JSON")
-    quiet: bool = option(False, help="print nothing")
+    partial: bool = option(False, help="read a folder even if shards are missing")
 
 
-def run(options: Options) -> int:
+def run(options: Options) -> None:
     from credibly.files import check_out
 
     check_out(options.out, (), inputs=options.predictions)
     from credibly.app import report
     from credibly.checks import InputError
-    from credibly.cli.tables import print_json, print_text, progress
 
     if options.images is not None and options.image_folder is None and options.texts is None:
         raise InputError(
@@ -69,8 +67,5 @@ def run(options: Options) -> int:
             examples=16 if options.images is None else options.images,
             advance=advance,
         )
-    if options.json:
-        print_json({"report": str(page), "bytes": page.stat().st_size})
-    elif not options.quiet:
-        print_text(f"{page}: open it in any browser; it needs no network.")
-    return 0
+    document = {"report": str(page), "bytes": page.stat().st_size}
+    tell(options, document, f"{page}: open it in any browser; it needs no network.")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from credibly.cli.command import option
+from credibly.cli import tables
+from credibly.cli.command import Scanned, option
 
 if TYPE_CHECKING:
     from credibly.predictions import Predictions
@@ -16,14 +17,14 @@ MOST_SHOWN = 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
-    """Rank the entries whose truth and probability disagree, and count the errors to expect.
+class Options(Scanned):
+    """Rank the labels that are probably wrong, and count the errors to expect.
 
     PREDICTIONS must hold the truth, and calibrated probabilities of a model that was not trained on
     these rows. Entries are missing (marked absent, probably present), extra (marked present,
-    probably absent) or unknown (not marked, probably present); the surest come first. The queue is
-    written as CSV with an empty column `decision`, as tasks of Label Studio or as labels of
-    FiftyOne. With --reviews, the decisions of people are applied and the corrected predictions
+    probably absent) or unknown (not marked, probably present); the most certain come first. The
+    queue is written as CSV with an empty column `decision`, as tasks of Label Studio or as labels
+    of FiftyOne. With --reviews, the decisions of people are applied and the corrected predictions
     written.
 
     Examples:
@@ -33,32 +34,31 @@ class Options:
     """
 
     predictions: str = option(
-        help="predictions file, or folder of parts", positional=True, metavar="PREDICTIONS"
+        help="predictions file, or folder of shards", positional=True, metavar="PREDICTIONS"
     )
-    top: int = option(200, help="entries of the queue, at most", between=(0, 2**31))
+    top: int = option(200, help="most entries of the queue", between=(0, 2**31))
     kinds: tuple[str, ...] = option(
         ("missing", "extra", "unknown"), help="kinds of entries, separated by commas"
     )
-    min_disagreement: float = option(
-        0.9, help="list a label if the model gives its opposite at least this probability"
+    min_probability: float = option(
+        0.5, help="list a label if it is wrong with at least this probability"
     )
-    out: str | None = option(None, help="file to write", metavar="FILE")
-    format: str = option("csv", help="of the queue, and of --reviews", choices=FORMATS)
+    out: str | None = option(
+        None,
+        help="file to write; - prints it",
+        metavar="FILE",
+        stdout={"csv": ".csv", "label-studio": ".json", "fiftyone": ".json"},
+    )
+    format: str = option("csv", help="format of the queue and of --reviews", choices=FORMATS)
     root: str = option("", help="with label-studio: address of the folder of the items")
     suffix: str = option("", help="with label-studio: ending of the items, e.g. .jpg")
     reviews: str | None = option(None, help="reviewed queue to apply", metavar="FILE")
     queue: str | None = option(
         None, help="with fiftyone and --reviews: the queue as CSV", metavar="FILE"
     )
-    partial: bool = option(False, help="read a folder although some of its shards are missing")
-    engine: str = option(
-        "local", help="local: this machine; spark: a cluster", choices=("local", "spark")
-    )
-    json: bool = option(False, help="print the result as JSON")
-    quiet: bool = option(False, help="print nothing but errors")
 
 
-def run(options: Options) -> int:
+def run(options: Options) -> None:
     from credibly.checks import InputError
     from credibly.files import check_out
 
@@ -79,32 +79,27 @@ def _endings(kind: str) -> tuple[str, ...]:
     return (".csv",) if kind == "csv" else (".json",)
 
 
-def _review(options: Options) -> int:
-    from credibly.cli import tables
+def _review(options: Options) -> None:
     from credibly.review import label_issues
 
-    kinds: Any = options.kinds
     _check_kinds(options)
-    asked: Any = {
-        "top": options.top,
-        "kinds": kinds,
-        "min_disagreement": options.min_disagreement,
-    }
+    kinds: Any = options.kinds
     issues = label_issues(
-        options.predictions, partial=options.partial, executor=options.engine, **asked
+        options.predictions,
+        top=options.top,
+        kinds=kinds,
+        min_probability=options.min_probability,
+        partial=options.partial,
+        executor=options.engine,
     )
     if options.out is not None:
         _write(options, issues)
-    if options.json:
-        tables.print_json({"out": options.out, **issues.to_dict()})
-    elif not options.quiet:
-        _show(options, issues)
-    return 0
+    tables.tell(options, {"out": options.out, **issues.to_dict()}, lambda: _show(options, issues))
 
 
 def _check_kinds(options: Options) -> None:
     from credibly.checks import InputError, nearest
-    from credibly.review.issues import KINDS
+    from credibly.review.noise_model import KINDS
 
     for kind in options.kinds:
         if kind not in KINDS:
@@ -125,8 +120,7 @@ def _write(options: Options, issues: LabelIssues) -> None:
         fiftyone.write_labels(issues, options.out)
 
 
-def _apply(options: Options, predictions: Predictions) -> int:
-    from credibly.cli import tables
+def _apply(options: Options, predictions: Predictions) -> None:
     from credibly.review import apply_reviews
 
     reviews = _reviews(options)
@@ -136,14 +130,12 @@ def _apply(options: Options, predictions: Predictions) -> int:
         changed = int((predictions.targets != corrected.targets).sum())
     assert options.out is not None
     corrected.write(options.out)
-    if options.json:
-        tables.print_json({"out": options.out, "reviews": len(reviews), "changed": changed})
-    elif not options.quiet:
-        tables.print_text(
-            f"{len(reviews):,} decisions, of which {changed:,} change the truth, written to "
-            f"{options.out}"
-        )
-    return 0
+    tables.tell(
+        options,
+        {"out": options.out, "reviews": len(reviews), "changed": changed},
+        f"{len(reviews):,} decisions, of which {changed:,} change the truth, written to "
+        f"{options.out}",
+    )
 
 
 def _reviews(options: Options) -> list[Review]:
@@ -168,19 +160,20 @@ def _reviews(options: Options) -> list[Review]:
 
 
 def _show(options: Options, issues: LabelIssues) -> None:
-    from credibly.cli import tables
+    from credibly.notebook import counted
 
     shown = issues.issues[:MOST_SHOWN]
     rows = [
-        [each.id, each.label, each.kind, each.given, each.probability, each.disagreement]
+        [each.id, each.label, each.kind, each.given, each.probability, each.error_probability]
         for each in shown
     ]
-    columns = ["id", "label", "kind", "truth", "probability", "disagreement"]
+    columns = ["id", "label", "kind", "truth", "probability", "error probability"]
     tables.print_text(
-        f"{issues.wrong:,} {'label is' if issues.wrong == 1 else 'labels are'} probably wrong: the "
-        "model gives the opposite 90 % or more."
+        f"{issues.wrong:,} {'label is' if issues.wrong == 1 else 'labels are'} probably wrong."
     )
-    tables.print_table(f"the first {len(shown)} of {len(issues):,} labels to review", columns, rows)
+    if shown:
+        title = f"the first {len(shown)} of {counted(len(issues), 'label')} to review"
+        tables.print_table(title, columns, rows)
     worst = sorted(issues.errors, key=lambda each: -each.expected)[:MOST_SHOWN]
     if worst:
         rows = [
@@ -197,4 +190,4 @@ def _show(options: Options, issues: LabelIssues) -> None:
             "includes what the model cannot tell apart. Review a sample to check it."
         )
     if options.out is not None:
-        tables.print_text(f"{len(issues):,} entries written to {options.out}")
+        tables.print_text(f"{counted(len(issues), 'label')} written to {options.out}")

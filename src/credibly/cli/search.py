@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from credibly.cli.command import option
+from credibly.cli import tables
+from credibly.cli.command import Printed, option
 
 if TYPE_CHECKING:
     from credibly.retrieve import Answer, Joint
@@ -20,12 +21,12 @@ SHOWN = 80
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(Printed):
     """Search predictions by labels wanted and unwanted, most probable first.
 
-    A query is '+fork +apple -knife' (bare words are wanted, quotes hold names with blanks) or any
-    boolean form: '(dog | cat) & !beach'. With the rows comes the number of hits to expect in all.
-    For a query that would begin with '-' write '!': '!knife' is '-knife'.
+    A query is '+fork +apple -knife' (a bare word is wanted; put names with spaces into quotes) or
+    any boolean expression: '(dog | cat) & !beach'. The command also prints the expected number of
+    hits. A query must not begin with '-'; write '!knife' instead of '-knife'.
 
     Examples:
       credibly search predictions.parquet '+fork +apple -"dining table"' --top 20
@@ -36,12 +37,16 @@ class Options:
     """
 
     predictions: str = option(
-        help="predictions file, or folder of parts", positional=True, metavar="PREDICTIONS"
+        help="predictions file, or folder of shards", positional=True, metavar="PREDICTIONS"
     )
-    query: str = option(help="what is wanted and what is not", positional=True, metavar="QUERY")
+    query: str = option(
+        help="labels that you want and do not want, e.g. '+fork -knife'",
+        positional=True,
+        metavar="QUERY",
+    )
     top: int = option(20, help="number of rows to show", between=(1, 10**9))
     engine: str = option(
-        "duckdb", help="what reads the files; both rank alike", choices=("duckdb", "spark")
+        "local", help="local: this machine; spark: a cluster", choices=("local", "spark")
     )
     joint: bool = option(False, help="account for labels that depend on each other")
     joint_from: str | None = option(
@@ -58,21 +63,18 @@ class Options:
     images: str | None = option(None, help="folder of the images that ids name", metavar="DIR")
     texts: str | None = option(None, help="data that hold the texts of the rows", metavar="DATA")
     text: tuple[str, ...] | None = option(None, help="with --texts: the column of the texts")
-    explain: bool = option(False, help="also how each condition was read, and the SQL")
-    partial: bool = option(False, help="read a folder although some of its shards are missing")
-    json: bool = option(False, help="print the result as JSON")
-    quiet: bool = option(False, help="no remarks, only the result")
+    explain: bool = option(False, help="also print the conditions and the SQL")
+    partial: bool = option(False, help="read a folder even if shards are missing")
 
 
-def run(options: Options) -> int:
+def run(options: Options) -> int | None:
     from credibly.child_processes import watched_under_memory_limit
 
     ended = watched_under_memory_limit()  # DuckDB aborts where it cannot allocate
     return _search(options) if ended is None else ended
 
 
-def _search(options: Options) -> int:
-    from credibly.cli import tables
+def _search(options: Options) -> None:
     from credibly.retrieve import search
 
     joint = _joint(options)
@@ -80,7 +82,7 @@ def _search(options: Options) -> int:
         options.predictions,
         options.query,
         top=options.top,
-        engine=options.engine,
+        executor=options.engine,
         joint=joint,
         partial=options.partial,
     )
@@ -97,7 +99,7 @@ def _search(options: Options) -> int:
                 {**asdict(each), "lift": each.lift} for each in _together(options, joint)
             ]
         tables.print_json(document)
-        return 0
+        return
     if answer.hits:
         _print_hits(answer)
     _print_summary(answer, joint)
@@ -105,7 +107,6 @@ def _search(options: Options) -> int:
         _print_together(_together(options, joint))
     if options.explain:
         _print_explanation(answer)
-    return 0
 
 
 def _joint(options: Options) -> Joint | None:
@@ -113,7 +114,7 @@ def _joint(options: Options) -> Joint | None:
     from pathlib import Path
 
     from credibly.checks import InputError
-    from credibly.workflows.joint_models import joint_from
+    from credibly.retrieve.joint.model_selection import joint_from
 
     if not options.joint:
         if options.joint_from:
@@ -137,7 +138,7 @@ def _together(options: Options, joint: Joint | None) -> list[Together]:
     import numpy as np
 
     from credibly.predictions import Predictions
-    from credibly.retrieve import seen_together
+    from credibly.retrieve.joint.pairs import seen_together
 
     scan = Predictions.scan(options.predictions, partial=options.partial)
     rows = None
@@ -152,8 +153,6 @@ def _together(options: Options, joint: Joint | None) -> list[Together]:
 
 
 def _print_together(listed: list[Together]) -> None:
-    from credibly.cli import tables
-
     known = any(each.known_real is not None for each in listed)
     columns = ["given the query, also", "probability", "in any row", "times"]
     rows = [
@@ -177,8 +176,6 @@ def _with_path(hit: Hit, folder: str) -> Hit:
 
 
 def _print_hits(answer: Answer) -> None:
-    from credibly.cli import tables
-
     names = list(answer.hits[0].conditions)
     truth = any(hit.truth is not None for hit in answer.hits)
     paths = any(hit.path is not None for hit in answer.hits)
@@ -210,25 +207,24 @@ def texts_of(predictions: str, data: str, columns: tuple[str, ...] | None) -> di
 
 
 def _print_summary(answer: Answer, joint: Joint | None) -> None:
-    from credibly.cli import tables
+    from credibly.notebook import counted
 
     if answer.contradiction:
         tables.print_text(f"{answer.query} contradicts itself: no row can satisfy it.")
         return
     how = "" if joint is None else ", labels taken together"
     tables.print_text(
-        f"{answer.query}: {_shown(answer.expected_hits)} hits expected in {answer.rows:,} rows{how}"
+        f"{answer.query}: {_shown(answer.expected_hits)} hits expected in "
+        f"{counted(answer.rows, 'row')}{how}"
     )
     if answer.known_rows:
         tables.print_text(
-            f"where the truth is known ({answer.known_rows:,} rows): "
+            f"where the truth is known ({counted(answer.known_rows, 'row')}): "
             f"{_shown(answer.known_expected)} expected, {answer.known_hits:,} real"
         )
 
 
 def _print_explanation(answer: Answer) -> None:
-    from credibly.cli import tables
-
     query = answer.query
     tables.print_text(f"\nwanted: {', '.join(query.wanted) or '—'}")
     tables.print_text(f"unwanted: {', '.join(query.unwanted) or '—'}")

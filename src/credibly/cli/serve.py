@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from credibly.cli.command import option
+
+if TYPE_CHECKING:
+    from credibly.app.server.guard import Guard
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Start the web app on this machine: search, judge labels, spend a label budget.
+    """Start the web app on this machine: explore, review labels, choose thresholds.
 
     Examples:
       credibly serve                                                  (drop a file into the page)
       credibly serve runs/spa/predictions.parquet --images photos
       credibly serve before.parquet after.parquet --port 9000
       credibly serve runs                                             (compares all runs below)
-      credibly serve runs/spa/predictions.parquet --run runs/spa     (try it on new rows)
+      credibly serve --run runs/spa                                   (try it on new rows)
+      credibly serve --map map.json                                   (POST scores to /api/scores)
       credibly serve runs/spa/predictions.parquet --annotate corrections.jsonl
     """
 
@@ -31,67 +37,104 @@ class Options:
     run: str | None = option(
         None, help="a trained run to try on new rows: opens /try and /api/predict"
     )
+    map: str | None = option(
+        None, help="a saved map of scores to probabilities: opens /api/scores", metavar="FILE"
+    )
     annotate: str | None = option(
-        None, help="file that decisions of reviewers are appended to (.jsonl)", metavar="FILE"
+        None, help="file to append the decisions of reviewers to (.jsonl)", metavar="FILE"
     )
     texts: str | None = option(None, help="data that hold the texts of the rows", metavar="DATA")
     text: tuple[str, ...] | None = option(None, help="with --texts: the column of the texts")
     port: int = option(8000, help="port; 0 takes a free one", between=(0, 65_535))
-    host: str = option("127.0.0.1", help="address to listen on; others can reach it if changed")
+    host: str = option(
+        "127.0.0.1", help="address to listen on; any but the default lets other machines in"
+    )
+    allow_host: tuple[str, ...] = option(
+        (), help="a further host name that the server answers to", metavar="NAME"
+    )
+    root_path: str = option("", help="path that a proxy puts before every address: /credibly")
+    workers: int = option(1, help="number of processes; import works only with 1", between=(1, 64))
     joint_from: str | None = option(
         None,
         help="held-out predictions to fit joint probabilities on, or a .json of `joint fit`",
         metavar="FILE",
     )
-    partial: bool = option(False, help="read a folder although some of its shards are missing")
-    quiet: bool = option(False, help="print only where the server is")
+    partial: bool = option(False, help="read a folder even if shards are missing")
+    quiet: bool = option(False, help="print only the address of the server")
 
 
-def run(options: Options) -> int:
-    import socket
+def run(options: Options) -> None:
+    from credibly.app.server import server
+    from credibly.app.server.connections import fork_workers
+    from credibly.app.server.guard import EVERYWHERE, QUEUES, Counters
 
-    from credibly.app.server import create_app, server
-    from credibly.checks import InputError
+    local = ("127.0.0.1", "localhost", "::1")
+    hosts = (*local, options.host, *options.allow_host)
+    if options.host in EVERYWHERE:
+        hosts = (*hosts, socket.gethostname())
+    if options.host not in local:
+        print(
+            f"credibly serve: warning: others can reach {options.host}; there is no password. The "
+            f"server answers to {', '.join(hosts[3:])}"
+            f"{' and every address in digits' if options.host in EVERYWHERE else ''}; add names "
+            "by --allow-host.",
+            file=sys.stderr,
+        )
+    with _listener(options.host, options.port) as listener:
+        number, tell = 0, lambda: None
+        counters = Counters(list(QUEUES), options.workers)
+        if options.workers > 1:
+            number, tell = fork_workers(options.workers)
+        counters.start(number)
+        app = _app(options, hosts)
+        app.counters = counters
+        where = f"http://{options.host}:{listener.getsockname()[1]}{app.root_path}{app.first_page}"
+
+        def ready() -> None:
+            if number == 0:
+                print(f"{where}  (stop with Ctrl-C)", flush=True)
+            tell()
+
+        log_level = "warning" if options.quiet else "info"
+        server(app, log_level=log_level, owns_process=True, ready=ready).run(sockets=[listener])
+
+
+def _app(options: Options, hosts: tuple[str, ...]) -> Guard:
+    from credibly.app.server import create_app
 
     joint = None
     if options.joint_from is not None:
-        from credibly.workflows.joint_models import joint_from
+        from credibly.retrieve.joint.model_selection import joint_from
 
         joint = joint_from(options.joint_from, partial=options.partial)
-    local = ("127.0.0.1", "localhost", "::1")
-    if options.host not in local:
-        print(
-            f"credibly serve: warning: {options.host} can be reached by others; there is no "
-            "password. Use 127.0.0.1 unless you mean it.",
-            file=sys.stderr,
-        )
-    app = create_app(
+    return create_app(
         options.predictions,
         images=options.images,
         run=options.run,
         texts=options.texts,
         text=options.text,
-        hosts=(*local, options.host),
+        hosts=hosts,
         partial=options.partial,
         joint=joint,
         annotate=options.annotate,
+        map=options.map,
+        root_path=options.root_path,
+        workers=options.workers,
     )
-    listener = socket.socket(socket.AF_INET6 if ":" in options.host else socket.AF_INET)
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    from credibly.checks import InputError
+
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind((options.host, options.port))
+        listener.bind((host, port))
         listener.listen()  # who connects at once waits until the server is warm
     except OSError as error:
         listener.close()
         raise InputError(
-            f"port {options.port} on {options.host} cannot be used; {error.strerror}. "
-            "Choose another with --port, or 0 for any free one."
+            f"port {port} on {host} cannot be used; {error.strerror}. Choose another with --port, "
+            "or 0 for any free one."
         ) from error
-    port = listener.getsockname()[1]
-
-    def ready() -> None:
-        print(f"http://{options.host}:{port}{app.first_page}  (stop with Ctrl-C)", flush=True)
-
-    log_level = "warning" if options.quiet else "info"
-    server(app, log_level=log_level, owns_process=True, ready=ready).run(sockets=[listener])
-    return 0
+    return listener

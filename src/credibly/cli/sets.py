@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from credibly.cli.command import option
+from credibly.cli import tables
+from credibly.cli.command import Scanned, option
 
 if TYPE_CHECKING:
-    from credibly.decide import Decision
+    from credibly.decide.base import Decision
     from credibly.pipeline import Pipeline
     from credibly.workflows.label_sets import WrittenSets
 
@@ -29,12 +30,12 @@ COSTS = ("miss", "false-alarm", "review")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(Scanned):
     """Write the labels to return for each row, by a rule of your choice.
 
-    Give one rule. Those that are fitted (--average-size, --coverage, --recall, --precision,
-    --best-f) use held-out rows: another file (--fit-on), or a seeded part of PREDICTIONS; the sizes
-    shown are those of the other rows. The file written has the columns id, labels, probabilities
+    Give one rule. Fitted rules (--average-size, --coverage, --recall, --precision, --best-f) need
+    held-out rows: another file (--fit-on), or a random part of PREDICTIONS; the table shows the
+    other rows. The file written has the columns id, labels, probabilities
     (most probable first), held_out (false for rows the rule was fitted on) and, with the cost of a
     review, review; CSV if it ends in .csv, else Parquet.
 
@@ -48,13 +49,16 @@ class Options:
       credibly sets predictions.parquet --cost miss=5,false-alarm=1,review=0.5 --out sets.csv
       credibly sets held_out.parquet --recall 0.9 --out sets.parquet --save rule.json
       credibly sets new.parquet --apply rule.json --out new_sets.parquet
+      credibly sets held_out.parquet --recall 0.9 --out sets.csv --map map.json --save model.json
     """
 
     predictions: str = option(
-        help="predictions file, or folder of parts", positional=True, metavar="PREDICTIONS"
+        help="predictions file, or folder of shards", positional=True, metavar="PREDICTIONS"
     )
     out: str = option(
-        help="file of label sets to write (.parquet or .csv); with spark a folder", metavar="FILE"
+        help="file of label sets to write (.parquet, .csv; - prints CSV); with spark a folder",
+        metavar="FILE",
+        stdout=".csv",
     )
     average_size: float | None = option(None, help="labels per row on average, at most")
     guarantee: str | None = option(
@@ -65,16 +69,16 @@ class Options:
     )
     delta: float = option(0.1, help="risk taken with --guarantee probability")
     recall: float | None = option(
-        None, help="share of the labels that are present to hold, e.g. 0.9"
+        None, help="share of the present labels that sets must contain, e.g. 0.9"
     )
-    precision: float | None = option(None, help="share of the selected labels to be right")
+    precision: float | None = option(None, help="share of the selected labels that must be right")
     per: str = option(
         "row",
         help="recall and precision as a mean over rows, or for every label with a threshold each",
         choices=("row", "label"),
     )
     coverage: float | None = option(
-        None, help="share of rows whose set holds the one true label, e.g. 0.9"
+        None, help="share of rows whose set contains the one true label, e.g. 0.9"
     )
     best_f: float | None = option(
         None, help="per-label thresholds of the best F score of this beta"
@@ -82,18 +86,18 @@ class Options:
     min_precision: float | None = option(
         None, help="with --best-f: only thresholds with this precision on the fitted rows"
     )
-    top_k: int | None = option(None, help="this many likeliest labels for every row")
+    top_k: int | None = option(None, help="this many most probable labels for every row")
     threshold: str | None = option(
-        None, help="labels at least this probable; by label: 0.5,cat=0.3,dog=0.6"
+        None, help="labels with at least this probability; by label: 0.5,cat=0.3,dog=0.6"
     )
     cost: str | None = option(
         None,
-        help="cost of a miss, a false alarm, a person's look: miss=5,false-alarm=1,review=0.5",
+        help="cost of a miss, a false alarm, a review: miss=5,false-alarm=1,review=0.5",
     )
     joint_coverage: float | None = option(
-        None, help="share of rows whose set holds all true labels, by joint probabilities"
+        None, help="share of rows whose set contains all true labels, by joint probabilities"
     )
-    most_probable: bool | None = option(None, help="the label set that is most probable as a whole")
+    most_probable: bool | None = option(None, help="the most probable label set of each row")
     joint_from: str | None = option(
         None,
         help="for --joint-coverage and --most-probable: held-out predictions to fit joint "
@@ -106,19 +110,18 @@ class Options:
     save: str | None = option(
         None, help="store the fitted rule and its labels as JSON", metavar="FILE"
     )
+    map: str | None = option(
+        None,
+        help="with --save: the map.json that made the probabilities, stored together with the rule "
+        "for `credibly export` and `credibly serve --map`",
+        metavar="FILE",
+    )
     fit_on: str | None = option(None, help="predictions file to fit on", metavar="FILE")
     fraction: float = option(0.5, help="share of PREDICTIONS to fit on, without --fit-on")
     seed: int = option(0, help="seed of that share", between=(0, 2**63 - 1))
-    partial: bool = option(False, help="read a folder although some of its shards are missing")
-    engine: str = option(
-        "local", help="local: this machine; spark: a cluster", choices=("local", "spark")
-    )
-    json: bool = option(False, help="print the result as JSON")
-    quiet: bool = option(False, help="print nothing but errors")
 
 
-def run(options: Options) -> int:
-    from credibly.cli import tables
+def run(options: Options) -> None:
     from credibly.workflows import FitRows, write_sets
 
     with tables.progress("rows", quiet=options.quiet or options.json) as advance:
@@ -133,12 +136,8 @@ def run(options: Options) -> int:
             advance=advance,
         )
     if options.save is not None:
-        result.write_rule(options.save)
-    if options.json:
-        tables.print_json(result.to_dict())
-    elif not options.quiet:
-        _show(result)
-    return 0
+        result.write_rule(options.save, options.map)
+    tables.tell(options, result.to_dict(), lambda: _show(result))
 
 
 def _rule(options: Options) -> Decision | Pipeline:
@@ -150,6 +149,8 @@ def _rule(options: Options) -> Decision | Pipeline:
         flags = ", ".join("--" + name.replace("_", "-") for name in RULES)
         got = " and ".join("--" + name.replace("_", "-") for name in given) or "none"
         raise InputError(f"exactly one of {flags} must be given; got {got}.")
+    if options.map is not None and options.save is None:
+        raise InputError("--map is stored together with the rule; add --save FILE.")
     if options.min_precision is not None and given != ["best_f"]:
         raise InputError("--min-precision goes with --best-f; give both or neither.")
     if given[0] in ("joint_coverage", "most_probable"):
@@ -194,8 +195,8 @@ def _stored_rule(options: Options) -> Pipeline:
 
 def _joint_rule(options: Options) -> Decision:
     from credibly.checks import InputError
-    from credibly.retrieve import JointCoverage, MostProbableSet
-    from credibly.workflows.joint_models import joint_from
+    from credibly.retrieve.joint.label_sets import JointCoverage, MostProbableSet
+    from credibly.retrieve.joint.model_selection import joint_from
 
     if options.joint_from is None:
         raise InputError(
@@ -276,7 +277,7 @@ def _cost(text: str) -> Decision:
 
 
 def _show(result: WrittenSets) -> None:
-    from credibly.cli import tables
+    from credibly.notebook import counted
 
     tables.print_text(result.decision.statement)
     names = {"rows": result.held_out_rows, **result.numbers}
@@ -294,11 +295,12 @@ def _show(result: WrittenSets) -> None:
         if labels:
             listed = ", ".join(labels[:5]) + (", …" if len(labels) > 5 else "")
             tables.print_text(
-                f"{len(labels)} labels are in {words}: too few known rows to do better: {listed}"
+                f"{counted(len(labels), 'label')} in {words}: too few known rows to do better: "
+                f"{listed}"
             )
     limits = [[name, value] for name, value in result.thresholds.items()]
     if limits:
         tables.print_table("", ["label", "threshold"], limits[:20])
         if len(limits) > 20:
             tables.print_text(f"{len(limits) - 20} more thresholds: --json or --save FILE")
-    tables.print_text(f"{result.rows:,} rows written to {result.out}")
+    tables.print_text(f"{counted(result.rows, 'row')} written to {result.out}")

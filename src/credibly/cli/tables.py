@@ -10,9 +10,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import StringIO
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from credibly.cli.terminal import complain, is_unicode, safe, safe_text, write
+
+if TYPE_CHECKING:
+    from credibly.cli.command import Printed
 
 LINE_SECONDS = 30.0
 
@@ -73,6 +76,14 @@ def print_json(document: Mapping[str, object]) -> None:
 
     text = json.dumps(plain(document), indent=2, ensure_ascii=not is_unicode(), allow_nan=False)
     write(_NOT_SHOWN.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n")
+
+
+def tell(options: Printed, document: Mapping[str, object], show: str | Callable[[], None]) -> None:
+    """Print a result as the options ask: its JSON document, or words or tables, or nothing."""
+    if options.json:
+        print_json(document)
+    elif not options.quiet:
+        show() if callable(show) else print_text(show)
 
 
 def plain(value: Any) -> Any:

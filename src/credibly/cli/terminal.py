@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import select
@@ -9,7 +10,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from pathlib import Path
@@ -87,13 +88,31 @@ def complain(text: str) -> None:
 
 
 @contextmanager
-def plain_warnings(name: str) -> Iterator[None]:
+def logs(level: str | None) -> Iterator[logging.Logger]:
+    """Yield the logger of the command line; with a level, it and the libraries log to stderr."""
+    root, log = logging.getLogger(), logging.getLogger("credibly")
+    if level is None:
+        yield log
+        return
+    handler, before = logging.StreamHandler(sys.stderr), root.level
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    root.addHandler(handler)
+    root.setLevel(level.upper())
+    try:
+        yield log
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(before)
+
+
+@contextmanager
+def plain_warnings(show_line: Callable[[str], None]) -> Iterator[None]:
     """Show warnings of this package as one line each, without the place in its source."""
     package, usual = str(Path(__file__).parents[1]), warnings.showwarning
 
     def show(message: Warning | str, category: type[Warning], filename: str, *rest: Any) -> None:
         if category is UserWarning and filename.startswith(package):
-            complain(f"{name}: {message}")
+            show_line(str(message))
         else:
             usual(message, category, filename, *rest)
 

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from credibly import names
-from credibly.cli.command import option, with_fields
+from credibly.cli.command import Printed, option, with_fields
 from credibly.cli.reader_options import reader_options, with_reader_options
+from credibly.cli.tables import print_json, print_table, print_text
 from credibly.train.recipes import (
     RECIPES,
     Recipe,
-    Steps,
     from_table,
     option_names,
     owners,
@@ -29,18 +28,17 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Own:
+class TrainOptions(Printed):
     """Train a classifier; calibrate it on held-out rows; predict and measure the test rows.
 
-    --model and the options say which recipe trains; each recipe has options of its own, in groups
-    below. They come from their defaults, then --preset, then --config, then flags. OUT becomes a
-    run folder: config.toml, model.safetensors, state/, log.jsonl, calibration.json,
-    predictions.parquet (test rows) and metrics.json. After an interruption at any moment, --resume
-    continues to the same result.
+    --model chooses the recipe; the groups below list the options of each recipe. Flags override
+    --config, which overrides --preset, which overrides the defaults. OUT becomes a run folder:
+    config.toml, model.safetensors, state/, log.jsonl, calibration.json, predictions.parquet (test
+    rows) and metrics.json. After an interruption, --resume continues to the same result.
     On several processes: torchrun --nproc-per-node 2 -m credibly train …
 
     Examples:
-      credibly train digits --loss spa+lpr --out runs/digits
+      credibly train digits --out runs/digits
       credibly train voc2012.npz --model mlp --epochs 60 --out runs/voc
       credibly train coco:data/coco --preset spa-coco --out runs/coco
       credibly train faces.csv --labels smiling,hat --coding signed --out runs/faces
@@ -59,8 +57,6 @@ class Own:
         between=(0, 2**63 - 1),
     )
     skip_bad_images: bool = option(False, help="leave out images that do not decode")
-    json: bool = option(False, help="print the result as JSON")
-    quiet: bool = option(False, help="no progress")
 
 
 def with_recipe_options(own: type[object], leave_out: Sequence[str] = ()) -> Any:
@@ -117,7 +113,7 @@ def _group(name: str) -> str:
     return f"recipe {', '.join(having)}"
 
 
-Options: Any = with_reader_options(with_recipe_options(Own))
+Options: Any = with_reader_options(with_recipe_options(TrainOptions))
 
 
 def given(options: DataclassInstance) -> dict[str, Any]:
@@ -127,7 +123,7 @@ def given(options: DataclassInstance) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def recipe_of(options: Own) -> tuple[Recipe, int]:
+def recipe_of(options: TrainOptions) -> tuple[Recipe, int]:
     """Return recipe and seed: of the preset or the run to resume, then what is given."""
     from credibly import papers, train
 
@@ -139,7 +135,9 @@ def recipe_of(options: Own) -> tuple[Recipe, int]:
         names.check_loss(values["loss"])
     folder = Path(options.out)
     if options.resume and (folder / "config.toml").exists():
-        table = train.read_config(folder)["settings"]
+        from credibly.train.run_folder import read_config
+
+        table = read_config(folder)["settings"]
         _refuse_stored_code(table, options)
         stored, seed = from_table(table, str(folder / "config.toml"))
         seed = seed if options.seed is None else options.seed
@@ -157,7 +155,7 @@ def data_options(options: Any, resumed: Path | None = None) -> dict[str, Any]:
 
     stored = {}
     if resumed is not None and (resumed / "config.toml").exists():
-        from credibly.train import read_config
+        from credibly.train.run_folder import read_config
 
         stored = read_config(resumed)["data"].get("reader", {})
     printed = papers.preset(options.preset).data(options.data) if options.preset else {}
@@ -166,15 +164,13 @@ def data_options(options: Any, resumed: Path | None = None) -> dict[str, Any]:
 
 def check_library(recipe: Recipe, preset: str | None) -> None:
     """Refuse a network whose library is not installed before the data are read."""
-    from credibly.checks import InputError
+    from credibly.checks import located
 
-    try:
+    with located(f"preset {preset}") if preset else nullcontext():
         names.check_library(recipe.model)
-    except InputError as error:
-        raise InputError(f"preset {preset}: {error}" if preset else str(error)) from None
 
 
-def _refuse_stored_code(stored: Mapping[str, object], options: Own) -> None:
+def _refuse_stored_code(stored: Mapping[str, object], options: TrainOptions) -> None:
     """Import code for a network only where the user names it, not because a folder does."""
     from credibly.checks import InputError
 
@@ -186,14 +182,13 @@ def _refuse_stored_code(stored: Mapping[str, object], options: Own) -> None:
         )
 
 
-def run(options: Own) -> int:
+def run(options: TrainOptions) -> None:
     from credibly.checks import out_can_be_written
 
     recipe, seed = recipe_of(options)
     check_library(recipe, options.preset)
     out_can_be_written(options.out, folder=True)
     from credibly import data, train
-    from credibly.cli.tables import print_json, print_table, print_text
 
     rows = data.load(
         options.data,
@@ -204,7 +199,9 @@ def run(options: Own) -> int:
     if rows.preparation is not None and not (options.json or options.quiet) and is_main():
         print_text(f"{rows.source}: {rows.preparation}")
     recipe = train.resolve(recipe, rows)
-    with watching(recipe, options.quiet or not is_main()) as callback:
+    shown = is_main() and not (options.quiet or options.json)
+    bar = train.ProgressBar(f"{recipe.loss}, {recipe.in_words()}")
+    try:
         done = train.fit(
             rows,
             recipe,
@@ -212,20 +209,22 @@ def run(options: Own) -> int:
             seed=seed,
             resume=options.resume,
             overwrite=options.overwrite,
-            callback=callback,
+            callback=bar if shown else None,
         )
+    finally:
+        bar.close()
     if not is_main():
-        return 0
+        return
     table = done.candidates.get("candidates", [])
     if options.json:
         compared = {"candidates": table} if table else {}
         print_json({"run": options.out, "metrics": done.metrics, **compared})
-        return 0
+        return
     title = f"{done.recipe.loss} · {done.recipe.in_words()} · test rows"
     print_table(title, ["", "value"], list(done.metrics.items()))
     if len(table) > 1:
-        print_table("models compared on rows they did not see", *_compared(table))
-    print_text(f"{rows}")
+        print_table("models compared on rows they did not see", *_compared(table, done.spent))
+    print_text(f"{rows}.")
     if recipe.calibrate == "none" and not len(rows.part("calibration")):
         print_text("No rows were held out: the probabilities are not calibrated.")
     for row in rows.skipped[:10]:
@@ -234,64 +233,30 @@ def run(options: Own) -> int:
         f"Wrote {options.out}. Next: credibly evaluate {options.out}/predictions.parquet, "
         f"credibly report {options.out}/predictions.parquet --out report.html"
     )
-    return 0
 
 
-def _compared(table: list[dict[str, Any]]) -> tuple[list[str], list[list[object]]]:
+def _compared(
+    table: list[dict[str, Any]], spent: Mapping[str, float]
+) -> tuple[list[str], list[list[object]]]:
     """Return the columns and rows of what was compared; a reason where a model was left out."""
-    figures = {"NLL": "nll", "mAP": "map", "ACE": "ace", "weight": "weight"}
-    rows = [[row["model"], *(row.get(key) for key in figures.values())] for row in table]
+    figures = {
+        "NLL": "nll",
+        "mAP": "map",
+        "ACE": "ace",
+        "weight": "weight",
+        "estimate s": "seconds",
+    }
+    rows = [
+        [row["model"], *(row.get(key) for key in figures.values()), spent.get(row["model"])]
+        for row in table
+    ]
+    columns = ["", *figures, "spent s"]
     if any("left_out" in row for row in table):
         rows = [[*cells, row.get("left_out", "")] for cells, row in zip(rows, table, strict=True)]
-        return ["", *figures, "left out, since"], rows
-    return ["", *figures], rows
+        columns.append("left out, since")
+    return columns, rows
 
 
 def is_main() -> bool:
     """Whether this is the process that speaks."""
     return os.environ.get("RANK", "0") == "0"
-
-
-@contextmanager
-def watching(recipe: Recipe, quiet: bool) -> Iterator[Any]:
-    """Show a progress bar with rows per second, time left and the last epoch's figures.
-
-    Nothing is shown where standard error is not a terminal.
-    """
-    from credibly.train import Callback
-
-    if quiet or not sys.stderr.isatty():
-        yield Callback()
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    name, epochs, rows = f"{recipe.loss}, {recipe.in_words()}", 0, 0
-    if isinstance(recipe, Steps):
-        epochs, rows = recipe.epochs, (recipe.batch_size or 0) * recipe.accumulate
-
-    class Bar(Callback):
-        def on_linear_probe(self, figures: dict[str, Any]) -> None:
-            shown = ", ".join(f"{k} {figures[k]:.3f}" for k in ("nll", "map", "ace"))
-            bar.update(task, description=f"{name}: last layer, l2 {figures['l2']:g} · {shown}")
-
-        def on_update(self, done: int, total: int) -> None:
-            speed = (bar.tasks[task].speed or 0) * rows
-            shown = f"{speed:,.0f} rows/s" if speed else ""
-            bar.update(task, completed=done, total=total, speed=shown)
-
-        def on_epoch(self, figures: dict[str, Any]) -> None:
-            keys = [key for key in ("loss", "l2", "nll", "map", "ace") if key in figures]
-            shown = ", ".join(f"{key} {figures[key]:.3g}" for key in keys)
-            epoch = f"epoch {figures['epoch']}/{epochs}" if epochs else f"fit {figures['epoch']}"
-            bar.update(task, description=f"{name}: {epoch} · {shown}")
-
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TextColumn("{task.fields[speed]}", markup=False),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(name, total=None, speed="")
-        yield Bar()

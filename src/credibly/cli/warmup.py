@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from credibly.cli.command import option
+from credibly.cli.command import Printed, option
+from credibly.cli.tables import tell
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
-    """Compile the loops of losses, metrics and search now, so that no first step waits for it.
+class Options(Printed):
+    """Compile the loops of losses, metrics and search now, so that the first use does not wait.
 
-    The result is kept in NUMBA_CACHE_DIR if that is set, else in the folder of your caches. In a
+    The result is kept in NUMBA_CACHE_DIR if that is set, else in your cache folder. In a
     container image, set NUMBA_CACHE_DIR to a folder of the image and run this when it is built.
 
     Examples:
@@ -21,11 +22,9 @@ class Options:
 
     losses: str | None = option(None, help="comma-separated losses (default: all with loops)")
     double: bool = option(False, help="compile losses for float64 too")
-    json: bool = option(False, help="print the result as JSON")
-    quiet: bool = option(False, help="print nothing but errors")
 
 
-def run(options: Options) -> int:
+def run(options: Options) -> None:
     from credibly.names import check_loss
 
     names = None if options.losses is None else options.losses.split(",")
@@ -41,10 +40,4 @@ def run(options: Options) -> int:
 
     arguments = {} if names is None else {"losses": names}
     result = warm_up(double=options.double, progress=show, **arguments)
-    if options.json:
-        import json
-
-        print(json.dumps(result.to_dict(), indent=2))
-    elif not options.quiet:
-        print(result)
-    return 0
+    tell(options, result.to_dict(), str(result))

@@ -1,4 +1,4 @@
-"""Where rows come from: features, images or texts, and what is known of their labels.
+"""Load rows: features, images or texts, with their labels.
 
     >>> import credibly as cr
     >>> data = cr.data.load("digits", n=200, seed=0)
@@ -14,17 +14,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from credibly.data.digits_scenes import digits
+    from credibly.data.embedded import digits, synthetic
     from credibly.data.folds import StratifiedFolds
     from credibly.data.loading import from_arrays, load, load_new
     from credibly.data.rows import Data
-    from credibly.data.sparse_features import SparseFeatures
-    from credibly.data.synthetic_data import synthetic
-    from credibly.data.token_rows import SparseRows
+    from credibly.data.sparse_rows import SparseRows
 
 __all__ = [
     "Data",
-    "SparseFeatures",
     "SparseRows",
     "StratifiedFolds",
     "digits",
@@ -36,14 +33,13 @@ __all__ = [
 
 _WHERE = {
     "Data": "rows",
-    "SparseFeatures": "sparse_features",
-    "SparseRows": "token_rows",
+    "SparseRows": "sparse_rows",
     "StratifiedFolds": "folds",
-    "digits": "digits_scenes",
+    "digits": "embedded",
     "from_arrays": "loading",
     "load": "loading",
     "load_new": "loading",
-    "synthetic": "synthetic_data",
+    "synthetic": "embedded",
 }
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 
 from credibly.checks import InputError, fits_memory
-from credibly.data.parsing import read_text, read_xml
 from credibly.data.rows import Data
 from credibly.data.splits import TEST, TRAIN
 from credibly.targets import Coding
 from credibly.types import Array
+from credibly.untrusted.documents import read_layout_text, read_xml
 
 _ATTRIBUTE = re.compile(
     r"""@attribute\s+(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|(\S+))\s+(.*)""", re.IGNORECASE
@@ -70,19 +70,20 @@ def read_arff(
     if missing:
         raise InputError(f"{path} has no attribute {missing[0]!r}, which is named as a label.")
     columns = [names.index(label) for label in chosen]
+    features, feature_names = _features(table, attributes, set(columns))
     return Data(
         labels=chosen,
         targets=table[:, columns],
         split=split,
-        features=_features(table, attributes, set(columns)),
-        feature_names=_feature_names(attributes, set(columns)),
+        features=features,
+        feature_names=feature_names,
         source=path.name,
         coding=coding,
     )
 
 
 def _parse(path: Path) -> tuple[str, list[Attribute], Array]:
-    lines = read_text(path).splitlines()
+    lines = read_layout_text(path).splitlines()
     relation, attributes, start = "", [], None
     for number, line in enumerate(lines):
         text = line.strip()
@@ -195,30 +196,23 @@ def _label_names(path: Path, xml: str | None, relation: str, names: list[str]) -
     )
 
 
-def _features(table: Array, attributes: list[Attribute], labels: set[int]) -> Array:
-    columns = []
-    widths = (len(one.values or ()) for index, one in enumerate(attributes) if index not in labels)
-    fits_memory("features", len(table), sum(max(width, 1) for width in widths), itemsize=8)
-    for index, attribute in enumerate(attributes):
-        if index in labels:
-            continue
-        if attribute.values is None or len(attribute.values) <= 2:
-            columns.append(table[:, index])
-        else:
-            codes = [attribute.number(value, "") for value in attribute.values]
-            columns += [(table[:, index] == code).astype(float) for code in codes]
-    return np.stack(columns, axis=1) if columns else np.zeros((len(table), 0))
+def _features(
+    table: Array, attributes: list[Attribute], labels: set[int]
+) -> tuple[Array, list[str] | None]:
+    """Return the features and their names, ``colour=red`` where a value has a column of its own.
 
-
-def _feature_names(attributes: list[Attribute], labels: set[int]) -> list[str] | None:
-    """Return a name per column of ``_features``, ``colour=red`` where a value has its own.
-
-    None where two are equal: such columns go by position.
+    No names where two are equal: such columns go by position.
     """
-    names: list[str] = []
-    for index, attribute in enumerate(attributes):
-        values = attribute.values or ()
-        if index not in labels:
-            many = [f"{attribute.name}={value}" for value in values]
-            names += many if len(values) > 2 else [attribute.name]
-    return names if len(set(names)) == len(names) else None
+    own = [(place, each) for place, each in enumerate(attributes) if place not in labels]
+    width = sum(max(len(each.values or ()), 1) for _, each in own)
+    fits_memory("features", len(table), width, itemsize=8)
+    columns, names = [np.zeros((len(table), 0))], []
+    for place, attribute in own:
+        column, values = table[:, place : place + 1], attribute.values or ()
+        if len(values) > 2:
+            column = column == [attribute.number(value, "") for value in values]
+            names += [f"{attribute.name}={value}" for value in values]
+        else:
+            names.append(attribute.name)
+        columns.append(column.astype(float))
+    return np.hstack(columns), names if len(set(names)) == len(names) else None

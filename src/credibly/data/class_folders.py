@@ -9,12 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from credibly.checks import InputError, nearest
-from credibly.data.image_files import EXTENSIONS
 from credibly.data.images import ImageFiles
-from credibly.data.rows import Data
+from credibly.data.rows import Data, class_targets, unknown_targets
 from credibly.data.splits import CALIBRATION, TEST, TRAIN
-from credibly.data.target_columns import class_targets, unknown_targets
 from credibly.targets import as_decoded
+from credibly.untrusted.images import EXTENSIONS
 
 SPLIT_NAMES = {
     "train": TRAIN,
@@ -70,7 +69,7 @@ def labelled_folders(
         if loose is not None:
             raise InputError(
                 f"{root / part} must hold a folder for each class; it holds images itself, such as "
-                f"{loose}. Move each into the folder of its class, or away."
+                f"{loose}. Move each into the folder of its class, or remove it."
             )
     trained = {name for part in parts if parts[part] == TRAIN for name in found[part]}
     known = list(labels) if labels is not None else sorted(trained or set().union(*found.values()))

@@ -9,17 +9,18 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from credibly.checks import InputError, input_file
+from credibly.checks import InputError
 from credibly.data.class_folders import SPLIT_NAMES, published_parts
-from credibly.data.parsing import field, read_json
 from credibly.data.rows import Data
 from credibly.data.splits import TRAIN
-from credibly.data.tables import LIST_NAMES, Layout, from_table
+from credibly.data.tables import LIST_NAMES, TableLayout, from_table
+from credibly.types import JsonObject
+from credibly.untrusted.documents import field, read_json
+from credibly.untrusted.tables import read_parquet, read_stream
 
 
-def read_huggingface(path: Path, layout: Layout) -> Data:
+def read_huggingface(path: Path, layout: TableLayout) -> Data:
     """Read the splits of a dataset as one; ``ClassLabel`` columns give the label names.
 
     The arrow files are read directly: the ``datasets`` package is not needed, and no loading
@@ -28,7 +29,7 @@ def read_huggingface(path: Path, layout: Layout) -> Data:
     tables = _splits(path)
     parts = published_parts({name: _part(name, path) for name in tables})
     merged, split = [], []
-    features: dict[str, Any] = {}
+    features: JsonObject = {}
     for name, table in tables.items():
         features = features or _features(table, path / name)
         merged.append(table.replace_schema_metadata())
@@ -66,9 +67,8 @@ def _splits(path: Path) -> dict[str, pa.Table]:
         )
     found: dict[str, list[Path]] = {}
     for file in files:
-        input_file(file)
         found.setdefault(file.stem.partition("-")[0], []).append(file)
-    return {name: pa.concat_tables([pq.read_table(f) for f in fs]) for name, fs in found.items()}
+    return {name: pa.concat_tables(map(read_parquet, each)) for name, each in found.items()}
 
 
 def _arrow(folder: Path, root: Path) -> pa.Table:
@@ -86,12 +86,7 @@ def _arrow(folder: Path, root: Path) -> pa.Table:
             )
         if not (folder / name).exists():
             raise InputError(f"{folder / name} is missing; {folder / 'state.json'} names it.")
-        input_file(folder / name)
-        source = pa.memory_map(str(folder / name))
-        try:
-            tables.append(pa.ipc.open_stream(source).read_all())
-        except pa.ArrowInvalid as error:
-            raise InputError(f"{folder / name} must be an Arrow stream; {error}.") from None
+        tables.append(read_stream(folder / name))
     return pa.concat_tables(tables)
 
 
@@ -101,7 +96,7 @@ def _part(name: str, path: Path) -> int:
     return SPLIT_NAMES.get(name.lower(), TRAIN)
 
 
-def _features(table: pa.Table, folder: Path) -> dict[str, Any]:
+def _features(table: pa.Table, folder: Path) -> JsonObject:
     info = folder / "dataset_info.json"
     metadata = (table.schema.metadata or {}).get(b"huggingface")
     if metadata is not None:

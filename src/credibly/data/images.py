@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from credibly.checks import InputError
-from credibly.data.image_files import decode_pixels
 from credibly.types import Array
+from credibly.untrusted.images import decode_pixels
 
 if TYPE_CHECKING:
     import pyarrow as pa

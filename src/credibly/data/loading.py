@@ -7,16 +7,15 @@ import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from credibly import checks
 from credibly.arrays import to_numpy
 from credibly.checks import InputError, input_file, nearest
-from credibly.data.columns import column_names, listed
-from credibly.data.image_files import EXTENSIONS
 from credibly.data.images import ImageFiles, LazyImages
+from credibly.data.preparation import column_names, listed
 from credibly.data.readers import (
     EMBEDDED,
     FRAME,
@@ -26,21 +25,22 @@ from credibly.data.readers import (
     Reader,
     all_readers,
 )
-from credibly.data.rows import Data
-from credibly.data.sparse_features import is_sparse_matrix
+from credibly.data.rows import Data, default_labels
+from credibly.data.sparse_rows import is_sparse_matrix
 from credibly.data.splits import CALIBRATION, TEST, TRAIN, hold_out, split_rows
-from credibly.data.target_columns import default_labels
 from credibly.targets import Coding, SparseTargets
-from credibly.types import ArrayLike, ArrowTable
+from credibly.types import ArrayLike, ArrowTable, JsonObject
+from credibly.untrusted.images import EXTENSIONS
 
 if TYPE_CHECKING:
     from credibly.data.preparation import Preparation
 
+Source: TypeAlias = str | os.PathLike[str] | Data | ArrowTable
 _ENDINGS = {ending: kind for kind, reader in KINDS.items() for ending in reader.endings}
 
 
 def load(
-    source: str | os.PathLike[str] | Data | ArrowTable,
+    source: Source,
     *,
     seed: int = 0,
     test: float | None = None,
@@ -83,7 +83,7 @@ def load(
 
 
 def load_new(
-    source: str | os.PathLike[str] | Data | ArrowTable,
+    source: Source,
     *,
     labels: Sequence[str],
     preparation: Preparation | None = None,
@@ -118,31 +118,39 @@ def load_new(
     return _loaded(source, options, wanted, parts, skip_bad_images, known)
 
 
-def _taken(
-    source: str | os.PathLike[str] | Data | ArrowTable, stored: Mapping[str, Any]
-) -> dict[str, Any]:
+def _taken(source: Source, stored: Mapping[str, Any]) -> JsonObject:
     """Return those of the ``stored`` options that the reader of ``source`` has."""
     if not stored or isinstance(source, Data):
         return {}
-    if isinstance(source, ArrowTable):
-        reader = FRAME
-    elif str(source) in EMBEDDED:
-        reader = EMBEDDED[str(source)]
-    else:
-        reader = all_readers()[_kind_and_path(str(source))[0]]
-    names = {*reader.options(), *SHARED} - {"labels"}
+    names = {*_reader_of(source)[1].options(), *SHARED} - {"labels"}
     return {name: value for name, value in stored.items() if name in names}
 
 
+def _reader_of(source: Source) -> tuple[str, Reader, Any]:
+    """Return what errors call the source, its reader, and what that takes; embedded data: None."""
+    if isinstance(source, ArrowTable):
+        return "a data frame", FRAME, source
+    if not isinstance(source, (str, os.PathLike)):
+        raise InputError(
+            f"data must be a name, a file, KIND:PATH or a data frame; got "
+            f"{type(source).__name__}. For arrays, call "
+            "`cr.data.from_arrays(features=…, targets=…)`."
+        )
+    if str(source) in EMBEDDED:
+        return str(source), EMBEDDED[str(source)], None
+    kind, path = _kind_and_path(str(source))
+    return kind, all_readers()[kind], path
+
+
 def _loaded(
-    source: str | os.PathLike[str] | Data | ArrowTable,
-    options: dict[str, Any],
+    source: Source,
+    options: JsonObject,
     labels: Sequence[str] | None,
     parts: tuple[int, float | None, float, str],
     skip_bad_images: bool,
     known: Mapping[str, Any],
 ) -> Data:
-    """Read rows; ``known`` are fields of ``Layout`` that are no options of a reader."""
+    """Read rows; ``known`` are fields of ``TableLayout`` that are no options of a reader."""
     seed, test, calibration, val = parts
     if isinstance(source, Data):
         return source
@@ -153,31 +161,15 @@ def _loaded(
     given |= {} if labels is None else {"labels": [str(label) for label in labels]}
     if isinstance(labels, str):
         raise InputError(f"`labels` must be a list of names; got {labels!r}. Pass [{labels!r}].")
-    if isinstance(source, ArrowTable):
-        if labels is not None:
-            options["labels"] = list(labels)
-        check_options("a data frame", FRAME, options)
-        data = _in_order(_read(FRAME, source, options, known), labels)
-        return _split(_without_bad_images(data, skip_bad_images), parts[:3], given, bool(known))
-    if not isinstance(source, (str, os.PathLike)):
-        raise InputError(
-            f"data must be a name, a file, KIND:PATH or a data frame; got "
-            f"{type(source).__name__}. For arrays, call "
-            "`cr.data.from_arrays(features=…, targets=…)`."
-        )
-    name = str(source)
-    if name in EMBEDDED:
-        reader = EMBEDDED[name]
-        check_options(name, reader, options)
+    name, reader, content = _reader_of(source)
+    if labels is not None and "labels" in reader.options():
+        options["labels"] = list(labels)
+    check_options(name, reader, options)
+    if content is None:
         shares = {"calibration": calibration} | ({} if test is None else {"test": test})
         data = _in_order(reader.function(seed=seed, **shares, **options), labels)
         return dataclasses.replace(data, reader=given)
-    kind, path = _kind_and_path(name)
-    reader = all_readers()[kind]
-    if labels is not None and "labels" in reader.options():
-        options["labels"] = list(labels)
-    check_options(kind, reader, options)
-    data = _in_order(_read(reader, path, options, known), labels)
+    data = _in_order(_read(reader, content, options, known), labels)
     data = _without_bad_images(data, skip_bad_images)
     if val == "train":
         split = np.where(data.split == CALIBRATION, TRAIN, data.split)
@@ -192,6 +184,7 @@ def from_arrays(
     images: ArrayLike | None = None,
     texts: Sequence[str] | Sequence[Sequence[str]] | None = None,
     labels: Sequence[str] | None = None,
+    weights: ArrayLike | None = None,
     coding: Coding | None = None,
     test: float = 0.2,
     calibration: float = 0.2,
@@ -207,6 +200,7 @@ def from_arrays(
         images: (n, h, w[, c]) uint8.
         texts: n texts, or n pairs of texts.
         labels: names of the labels; by default ``label-0``, ``label-1``, ….
+        weights: (n,) how many rows each counts for, in training, selection and calibration.
         coding: what −1 means where ``targets`` holds only −1 and +1.
         test: share of test rows.
         calibration: share of the other rows to hold out.
@@ -240,6 +234,7 @@ def from_arrays(
         columns=columns,
         images=None if images is None else to_numpy(images),
         texts=texts,
+        weights=None if weights is None else to_numpy(weights),
         augmentation="none" if images is None else "shift",
         coding=coding,
     )
@@ -263,7 +258,7 @@ def load_texts(
         >>> load_texts(from_arrays(texts=["good", "bad"], targets=[[1], [0]]), ["label-0"])
         {'0': 'good', '1': 'bad'}
     """
-    options: dict[str, Any] = {} if text is None else {"text": list(text)}
+    options: JsonObject = {} if text is None else {"text": list(text)}
     rows = load_new(source, labels=labels, **options)
     if rows.texts is None:
         raise InputError(
@@ -309,14 +304,14 @@ def _read(
     options: Mapping[str, object],
     known: Mapping[str, Any],
 ) -> Data:
-    """Call a reader; options on the columns of a table go together, as a ``Layout``."""
+    """Call a reader; options on the columns of a table go together, as a ``TableLayout``."""
     if not reader.layout:
         return reader.function(source, **options)
-    from credibly.data.tables import Layout
+    from credibly.data.tables import TableLayout
 
-    columns: dict[str, Any] = {name: options[name] for name in options if name in reader.layout}
+    columns: JsonObject = {name: options[name] for name in options if name in reader.layout}
     others = {name: options[name] for name in options if name not in reader.layout}
-    return reader.function(source, Layout(**columns, **known), **others)
+    return reader.function(source, TableLayout(**columns, **known), **others)
 
 
 def check_options(name: str, reader: Reader, options: Mapping[str, object]) -> None:
@@ -389,10 +384,7 @@ def _without_bad_images(data: Data, skip: bool) -> Data:
     if not skip:
         if missing:
             absent = [data.images.names[row] for row in missing]
-            ending = _ending(data.images, absent)
-            advice = "Add them, or load with `skip_bad_images=True` to leave them out."
-            if ending is not None:
-                advice = f'There is a file {absent[0]}{ending}; pass `suffix="{ending}"`.'
+            advice = _elsewhere(data.images, absent[0])
             raise InputError(
                 f"{data.source}: {len(missing)} of {len(data)} images are missing: "
                 f"{listed(absent, str, 3)}. {advice}"
@@ -406,12 +398,17 @@ def _without_bad_images(data: Data, skip: bool) -> Data:
     return dataclasses.replace(data.take(good), skipped=skipped)
 
 
-def _ending(images: LazyImages, names: Sequence[str]) -> str | None:
-    """Return the ending that the first of the missing ``names`` lacks, if there is such a file."""
-    if not isinstance(images, ImageFiles):
-        return None
-    endings = (*EXTENSIONS, *map(str.upper, EXTENSIONS))
-    return next((each for each in endings if (images.folder / f"{names[0]}{each}").is_file()), None)
+def _elsewhere(images: LazyImages, name: str) -> str:
+    """Return what to do about a missing image: it may be in a folder below, or lack an ending."""
+    if isinstance(images, ImageFiles):
+        below = sorted(path for path in images.folder.glob("*") if path.is_dir())
+        for folder in (images.folder, *below):
+            for ending in ("", *EXTENSIONS, *map(str.upper, EXTENSIONS)):
+                if (path := folder / f"{name}{ending}").is_file():
+                    options = [f'`images="{folder}"`'] if folder != images.folder else []
+                    options += [f'`suffix="{ending}"`'] if ending else []
+                    return f"There is a file {path}; pass {' and '.join(options)}."
+    return "Add them, or load with `skip_bad_images=True` to leave them out."
 
 
 def _split(
@@ -433,7 +430,14 @@ def _split(
         raise InputError(
             f"{data.source} publishes its own test rows; leave `test` out to keep them."
         )
-    drawn = not (data.split == CALIBRATION).any() and bool((split == CALIBRATION).any())
+    published = int((data.split == CALIBRATION).sum())
+    if published and not calibration and not to_predict:
+        warnings.warn(
+            f"{data.source} publishes validation rows ({published:,}), which stay held out at "
+            "`calibration` 0. To train on them too, pass `val='train'`.",
+            stacklevel=4,
+        )
+    drawn = not published and bool((split == CALIBRATION).any())
     return _prepared(
         dataclasses.replace(data, split=split, drawn=drawn, reader=reader or {}, _hash=[])
     )
@@ -454,8 +458,9 @@ def _prepared(data: Data) -> Data:
 
     train = np.flatnonzero(data.split == TRAIN)
     fitted = Preparation.fit(data.columns.take(train) if len(train) else data.columns)
+    where = data.columns.where
     for kind, names in fitted.left_out.items():
-        warnings.warn(_LEFT_OUT[kind].format(data.columns.where, listed(names)), stacklevel=4)
+        warnings.warn(_LEFT_OUT[kind].format(where, listed(names), names[0]), stacklevel=4)
     return dataclasses.replace(
         data,
         features=fitted.transform(data.columns),
@@ -466,7 +471,8 @@ def _prepared(data: Data) -> Data:
 
 
 _LEFT_OUT = {
-    "id": "{}: {} left out: nearly every row has a value of its own, as ids do.",
-    "text": "{}: {} left out: free text. To train on the text alone, name the column in `text`.",
-    "empty": "{}: {} left out: empty in the training rows.",
+    "id": "{0}: {1} left out: nearly every row has a value of its own, as ids do. To name the rows "
+    "by a column, pass `id_column={2!r}`.",
+    "text": "{0}: {1} left out: free text. To train on the text alone, pass `text={2!r}`.",
+    "empty": "{0}: {1} left out: empty in the training rows.",
 }

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from credibly.checks import InputError, located
-from credibly.data.rows import Data
-from credibly.data.target_columns import default_labels, unknown_targets
-from credibly.predictions.npz import read_arrays
+from credibly.data.rows import Data, default_labels, unknown_targets
 from credibly.targets import MANY_LABELS, Coding, SparseTargets, decode
 from credibly.types import Array
+from credibly.untrusted.arrays import read_arrays
 
 KEYS = (
     *("features", "images", "targets", "labels", "ids", "split", "truth", "human_probabilities"),
@@ -42,7 +42,8 @@ def read_npz(
     with located(str(path)):
         names = default_labels(targets.shape[1]) if names is None else names
     try:
-        return _data(path, list(names), targets, coding, arrays)
+        fields = _fields(path, arrays)
+        return Data(labels=list(names), targets=targets, coding=coding, **fields)
     except InputError:
         raise
     except (TypeError, ValueError, OverflowError) as error:  # text where numbers belong
@@ -64,27 +65,13 @@ def _sparse(path: Path, names: Sequence[str] | Array | None, arrays: dict[str, A
             arrays["target_offsets"], indices, len(names), arrays.get("target_values")
         )
         kept = targets if len(names) >= MANY_LABELS else targets.dense()
-    return _data(path, list(names), kept, "unknown", arrays)
+    return Data(labels=list(names), targets=kept, coding="unknown", **_fields(path, arrays))
 
 
-def _data(
-    path: Path,
-    names: list[str],
-    targets: Array | SparseTargets,
-    coding: Coding | None,
-    arrays: dict[str, Array],
-) -> Data:
-    images = arrays.get("images")
-    return Data(
-        labels=names,
-        targets=targets,
-        ids=arrays.get("ids"),  # pyright: ignore[reportArgumentType]
-        split=arrays.get("split"),  # pyright: ignore[reportArgumentType]
-        features=arrays.get("features"),
-        images=images,
-        truth=arrays.get("truth", arrays.get("human_probabilities")),
-        source=path.name,
-        # Flips are left out: nothing says that a mirrored image keeps its labels.
-        augmentation="none" if images is None else "shift",
-        coding=coding,
-    )
+def _fields(path: Path, arrays: dict[str, Array]) -> dict[str, Any]:
+    """Return the other fields of ``Data``."""
+    given = {name: arrays.get(name) for name in ("ids", "split", "features", "images")}
+    given["truth"] = arrays.get("truth", arrays.get("human_probabilities"))
+    # Flips are left out: nothing says that a mirrored image keeps its labels.
+    augmentation = "none" if given["images"] is None else "shift"
+    return {**given, "source": path.name, "augmentation": augmentation}

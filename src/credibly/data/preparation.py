@@ -1,10 +1,10 @@
-"""Columns of a mixed table as one matrix of numbers, by a preparation that a run stores."""
+"""Columns of a mixed table, by name, as one matrix of numbers: a preparation that a run stores."""
 
 from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -13,12 +13,108 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
+from credibly.arrays import is_data_frame
 from credibly.checks import InputError, fits_memory
-from credibly.data.columns import listed, match_columns, warn_of_extra
-from credibly.types import Array
+from credibly.types import Array, ArrowTable
 
 if TYPE_CHECKING:
     from credibly.data.rows import Data
+
+
+LISTED = 100
+"""Names that a message lists, at most."""
+
+
+def match_columns(
+    found: Sequence[str], wanted: Sequence[str], where: str
+) -> tuple[list[int], list[str]]:
+    """Return where in ``found`` each name of ``wanted`` is, and the names that are not wanted.
+
+    Args:
+        found: names of the columns that came.
+        wanted: names of the features, in the order of training.
+        where: what errors begin with: a file, a data frame, a row.
+
+    Raises:
+        InputError: that names all missing columns, and all that are not known.
+
+    Example:
+        >>> match_columns(["bmi", "note", "age"], ["age", "bmi"], "new.csv")
+        ([2, 0], ['note'])
+        >>> match_columns(["years"], ["age"], "a.csv")
+        Traceback (most recent call last):
+        ...
+        credibly.checks.InputError: a.csv must have the 1 features of the model, by name; missing: \
+'age'; not known: 'years'. Rename or add them.
+    """
+    index = {name: place for place, name in enumerate(found)}
+    known = set(wanted)
+    missing = [name for name in wanted if name not in index]
+    extra = [name for name in found if name not in known]
+    if missing:
+        beside = f"; not known: {listed(extra)}" if extra else ""
+        raise InputError(
+            f"{where} must have the {len(wanted)} features of the model, by name; "
+            f"missing: {listed(missing)}{beside}. Rename or add them."
+        )
+    return [index[name] for name in wanted], extra
+
+
+def warn_of_extra(extra: Sequence[str], where: str) -> None:
+    """Say in one sentence which columns are left out; nothing where there are none."""
+    if extra:
+        many = "s" if len(extra) > 1 else ""
+        warnings.warn(
+            f"{where}: column{many} {listed(extra)} left out: not a feature of the model.",
+            stacklevel=3,
+        )
+
+
+def warn_of_position(model: object, where: str) -> None:
+    """Say in one sentence that the columns of ``where`` are taken by position."""
+    warnings.warn(
+        f"{without_names(model)} The columns of {where} are taken by position.", stacklevel=3
+    )
+
+
+def without_names(model: object) -> str:
+    """Return the sentence that a run or an exported model has no names of features."""
+    return (
+        f"{model} does not know the names of its features: it was trained on an array, or by "
+        "version 0.2."
+    )
+
+
+def column_names(features: Any) -> list[str] | None:
+    """Return the names of the columns of a data frame; None for arrays.
+
+    Columns that pandas numbered 0, 1, 2 … have no names.
+    """
+    if is_data_frame(features):
+        names = list(features.columns)
+        return None if names == list(range(len(names))) else [str(name) for name in names]
+    if not isinstance(features, ArrowTable):
+        return None
+    import pyarrow as pa
+
+    try:
+        return pa.table(features).column_names
+    except (pa.ArrowException, TypeError, ValueError):  # one column, as a series of pandas
+        return None
+
+
+def listed(names: Sequence[str], form: Callable[[str], str] = repr, limit: int = LISTED) -> str:
+    """Return names for a message, and how many more there are.
+
+    Example:
+        >>> listed(["age", "bmi", "sodium"], limit=2)
+        "'age', 'bmi', … (1 more)"
+    """
+    more = f", … ({len(names) - limit:,} more)" if len(names) > limit else ""
+    return ", ".join(form(name) for name in names[:limit]) + more
+
+
+# Preparation ------------------------------------------------------------------------------------
 
 pc: Any = pyarrow.compute  # its functions are made at import, unseen by type checkers
 
@@ -46,7 +142,7 @@ MANY_WORDS = 4
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """What one column of a table is, as its training rows showed it.
 
     Attributes:
@@ -135,12 +231,12 @@ class Preparation:
         '1 numeric, 1 yes/no, 1 categorical (one-hot, 2 features); missing cells in age'
     """
 
-    columns: tuple[Column, ...]
+    columns: tuple[TableColumn, ...]
 
     @classmethod
     def of_numbers(cls, names: Sequence[str]) -> Preparation:
         """Return the preparation that takes columns of numbers as they are."""
-        return cls(tuple(Column(name) for name in names))
+        return cls(tuple(TableColumn(name) for name in names))
 
     @classmethod
     def fit(cls, rows: Columns) -> Preparation:
@@ -157,7 +253,7 @@ class Preparation:
                 f"{rows.where}: features must be numbers, yes/no, categories or dates; got "
                 f"{listed(wrong, str)}. Change these columns, or leave them out by `ignore`."
             )
-        return cls(tuple(column for _, column in found if isinstance(column, Column)))
+        return cls(tuple(column for _, column in found if isinstance(column, TableColumn)))
 
     @classmethod
     def of_run(cls, data: Mapping[str, Any], where: str) -> Preparation | None:
@@ -269,7 +365,7 @@ class Preparation:
         """Return plain values for a file; None where the features are the columns as they are."""
         if self.is_plain:
             return None
-        plain = asdict(Column(""))
+        plain = asdict(TableColumn(""))
         return [
             {key: value for key, value in asdict(column).items() if value != plain[key]}
             for column in self.columns
@@ -284,7 +380,7 @@ class Preparation:
         columns = []
         for each in state:
             try:
-                column = Column(**{**each, "values": tuple(each.get("values", ()))})
+                column = TableColumn(**{**each, "values": tuple(each.get("values", ()))})
             except (TypeError, AttributeError):
                 raise InputError(problem) from None
             texts = (column.name, column.format, *column.values)
@@ -373,44 +469,46 @@ def _date_parts(dates: pa.ChunkedArray) -> list[Array]:
     return [pc.fill_null(part.cast(pa.float64()), float("nan")).to_numpy() for part in parts]
 
 
-def _fitted(name: str, column: pa.ChunkedArray) -> Column | str:
+def _fitted(name: str, column: pa.ChunkedArray) -> TableColumn | str:
     """Return what a column is, or what is wrong with it."""
     cells = without_blanks(column)
     known = cells.drop_null()
     missing, kind = len(known) < len(cells), known.type
     if not len(known):
-        return Column(name, "empty")
+        return TableColumn(name, "empty")
+    if pa.types.is_nested(kind):
+        return f"cells of type {kind}"
     distinct = pc.count_distinct(known).as_py()
     if ID_NAME.fullmatch(name) and distinct == len(cells) and not pa.types.is_floating(kind):
-        return Column(name, "id")
+        return TableColumn(name, "id")
     if pa.types.is_boolean(kind):
-        return Column(name, "yes/no", missing=missing)
+        return TableColumn(name, "yes/no", missing=missing)
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        return Column(name, missing=missing)
+        return TableColumn(name, missing=missing)
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-        return Column(name, "date", missing=missing)
+        return TableColumn(name, "date", missing=missing)
     if not pa.types.is_string(kind):
         return f"cells of type {kind}"
     words = set(pc.unique(pc.utf8_lower(known)).to_pylist())
     if words <= {*WORDS, "0", "1"} and {WORDS[word] for word in words & set(WORDS)} == {0, 1}:
-        return Column(name, "yes/no", missing=missing)
+        return TableColumn(name, "yes/no", missing=missing)
     formats = _date_formats(known)
     if len(formats) > 1:
         return f"dates such as {known[0].as_py()!r}, day/month or month/day; write 2024-03-31"
     if formats:
-        return Column(name, "date", format=formats[0], missing=missing)
+        return TableColumn(name, "date", format=formats[0], missing=missing)
     numbers = pc.match_substring_regex(known, NUMBER_LIKE)
     if 2 * pc.sum(numbers).as_py() >= len(known):  # if not all are, ``transform`` says which cell
-        return Column(name, missing=missing)
+        return TableColumn(name, missing=missing)
     if 2 * distinct > len(known):
         spaces = pc.sum(pc.count_substring(known, " ")).as_py()
         if spaces >= (MANY_WORDS - 1) * len(known):
-            return Column(name, "text")
+            return TableColumn(name, "text")
         if distinct > 20:
-            return Column(name, "id")
+            return TableColumn(name, "id")
     counts = [(-each["counts"], each["values"]) for each in pc.value_counts(known).to_pylist()]
     values = tuple(value for _, value in sorted(counts)[:MAX_CATEGORIES])
-    return Column(name, "categorical", values, missing=missing)
+    return TableColumn(name, "categorical", values, missing=missing)
 
 
 def _date_formats(known: pa.ChunkedArray) -> list[str]:
@@ -430,7 +528,7 @@ def _is_date(known: pa.ChunkedArray, format: str) -> bool:
         return False
 
 
-def _first_wrong(column: Column, cells: pa.ChunkedArray) -> tuple[int, object]:
+def _first_wrong(column: TableColumn, cells: pa.ChunkedArray) -> tuple[int, object]:
     """Return the first row whose cell does not fit the column, and the cell."""
     values = cells.to_pylist()
     checked: dict[object, bool] = {}

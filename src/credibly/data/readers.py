@@ -52,7 +52,7 @@ class Reader:
         where: ``module:function``. The function takes the path, and its options by name, and
             returns ``Data``.
         endings: endings of files that are read without ``KIND:`` before the path.
-        layout: the fields of ``Layout`` that it takes together, as its second argument.
+        layout: the fields of ``TableLayout`` that it takes together, as its second argument.
     """
 
     where: str
@@ -96,7 +96,9 @@ SHARED: Mapping[str, Option] = MappingProxyType(
         ),
         "test": Option(float, "share of test rows, where no split is published"),
         "calibration": Option(float, "share of training rows held out, where none are published"),
-        "val": Option(str, "what published validation rows do", choices=("calibrate", "train")),
+        "val": Option(
+            str, "published validation rows are held out, or train", choices=("calibrate", "train")
+        ),
     }
 )
 """Options that ``load`` itself takes for every source."""
@@ -109,11 +111,13 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
             choices=("signed", "unknown"),
         ),
         "label_column": Option(str, "column of a table that holds label names"),
-        "separator": Option(str, "what separates the names in that column; none: nothing does"),
+        "separator": Option(
+            str, "separator of the names in that column; none: the cell is one name"
+        ),
         "text": Option(str, "column of a table that holds texts; two for pairs", many=True),
         "image_column": Option(str, "column of a table that holds image paths or bytes"),
         "images": Option(str, "folder that the image paths of a table start from"),
-        "suffix": Option(str, "what to append to the image paths of a table, e.g. .jpg"),
+        "suffix": Option(str, "ending to append to the image paths of a table, e.g. .jpg"),
         "id_column": Option(str, "column of a table that holds the ids of its rows"),
         "ignore": Option(str, "columns of a table to leave out", many=True),
         "delimiter": Option(str, "character between the cells of a CSV file"),
@@ -126,12 +130,12 @@ LAYOUT = (
     *("labels", "label_column", "separator", "text", "image_column", "images", "suffix"),
     *("id_column", "ignore", "coding"),
 )
-"""Options that say what the columns of a table are: the fields of ``Layout``."""
+"""Options that say what the columns of a table are: the fields of ``TableLayout``."""
 
 EMBEDDED: Mapping[str, Reader] = MappingProxyType(
     {
-        "digits": Reader("credibly.data.digits_scenes:digits"),
-        "synthetic": Reader("credibly.data.synthetic_data:synthetic"),
+        "digits": Reader("credibly.data.embedded:digits"),
+        "synthetic": Reader("credibly.data.embedded:synthetic"),
     }
 )
 """Names that make their own rows."""
@@ -142,9 +146,7 @@ KINDS: Mapping[str, Reader] = MappingProxyType(
         "npz": Reader("credibly.data.npz:read_npz", (".npz",)),
         "parquet": Reader(f"{_TABLES}:read_parquet", (".parquet", ".pq"), LAYOUT),
         "csv": Reader(f"{_TABLES}:read_csv", (".csv", ".tsv", ".csv.gz", ".tsv.gz"), LAYOUT),
-        "jsonl": Reader(
-            "credibly.data.jsonl:read_jsonl", (".jsonl", ".ndjson", ".jsonl.gz"), LAYOUT
-        ),
+        "jsonl": Reader(f"{_TABLES}:read_jsonl", (".jsonl", ".ndjson", ".jsonl.gz"), LAYOUT),
         "arff": Reader("credibly.data.arff:read_arff", (".arff",)),
         "xc": Reader("credibly.data.xc:read_xc", (".svm", ".svmlight", ".libsvm")),
         "imagefolder": Reader("credibly.data.class_folders:read_imagefolder"),

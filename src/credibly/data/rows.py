@@ -5,27 +5,26 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from credibly import checks
-from credibly.checks import InputError
-from credibly.data.columns import column_names
+from credibly.checks import InputError, fits_memory, located, nearest
 from credibly.data.images import LazyImages
-from credibly.data.sparse_features import SparseFeatures, is_sparse_matrix
+from credibly.data.preparation import column_names
+from credibly.data.sparse_rows import SparseRows, is_sparse_matrix
 from credibly.data.splits import PARTS
-from credibly.data.texts import text_matrix
-from credibly.targets import Coding, SparseTargets, Targets, decode
+from credibly.targets import MANY_LABELS, UNKNOWN, Coding, SparseTargets, Targets, decode, one_hot
 from credibly.types import Array
 
 if TYPE_CHECKING:
-    from credibly.data.augment import Augment
     from credibly.data.preparation import Columns, Preparation
     from credibly.data.token_rows import Encoded, RegionRows
-    from credibly.data.torch_datasets import Rows
+    from credibly.data.torch_datasets import TorchRows
+
 
 Augmentation = Literal["none", "shift", "shift+flip", "crop+flip", "imagenet"]
 Kind = Literal["features", "images", "text", "text+regions"]
@@ -48,7 +47,7 @@ class Data:
             source naming them.
         features: (n, d) float32, or None for other inputs. A ``scipy.sparse`` matrix is kept
             sparse, as ``sparse_features``.
-        sparse_features: features of which few are not zero (``SparseFeatures``).
+        sparse_features: features of which few are not zero (``SparseRows``).
         feature_names: names of the columns of ``features``; those of a data frame if not given,
             None for arrays. A run takes its features by these names.
         columns: what ``features`` are made of (``Columns``), where it is more than plain numbers.
@@ -60,8 +59,9 @@ class Data:
         encoded: what the encoder of a model made of the texts (``Encoded``); ``encoded_by`` sets
             it, and training needs it.
         truth: (n, L) true probabilities where somebody knows them (NaN where not), or None.
+        weights: (n,) how many rows each counts for, at least 0; all one if not given.
         source: where the rows come from, without the folder, so that data may move.
-        augmentation: what training may do to an image without changing its labels.
+        augmentation: changes of an image in training that keep its labels.
         skipped: ids of images that did not decode and were left out on request.
         coding: what −1 means where ``targets`` holds only −1 and +1: ``"signed"`` (absent) or
             ``"unknown"``. Decoded targets are always of the second kind.
@@ -84,12 +84,13 @@ class Data:
     regions: RegionRows | None = None
     encoded: Encoded | None = None
     truth: Array | None = None
+    weights: Array | None = None
     source: str = "arrays"
     augmentation: Augmentation = "none"
     skipped: tuple[str, ...] = ()
     coding: Coding | None = None
     drawn: bool = False
-    sparse_features: SparseFeatures | None = None
+    sparse_features: SparseRows | None = None
     feature_names: list[str] | None = None
     columns: Columns | None = None
     preparation: Preparation | None = None
@@ -99,7 +100,7 @@ class Data:
     def __post_init__(self) -> None:
         put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731 - frozen
         put("labels", _labels(self.labels, self.source))
-        put("targets", _targets(self.targets, self.labels, self.coding, self.source))
+        put("targets", _targets(self))
         put("coding", "unknown")
         rows = len(self.targets)
         put("ids", np.arange(rows).astype(str) if self.ids is None else np.asarray(self.ids))
@@ -108,7 +109,7 @@ class Data:
         if self.ids.dtype.kind != "U":
             put("ids", self.ids.astype(str))
         if is_sparse_matrix(self.features):
-            put("sparse_features", SparseFeatures(self.features))
+            put("sparse_features", SparseRows(self.features))
             put("features", None)
         if self.features is not None:
             if self.feature_names is None:
@@ -116,6 +117,8 @@ class Data:
             put("features", np.asarray(self.features, dtype=np.float32))
         if self.truth is not None:
             put("truth", np.asarray(self.truth, dtype=np.float32))
+        if self.weights is not None:
+            put("weights", np.asarray(self.weights, dtype=np.float64))
         if isinstance(self.images, np.ndarray) and self.images.ndim == 3:
             put("images", self.images[..., None])
         if self.texts is not None and not _is_text_matrix(self.texts):
@@ -166,6 +169,8 @@ class Data:
                 f"{where}`truth` must have the shape of `targets`, {self.targets.shape}; "
                 f"got {self.truth.shape}."
             )
+        if self.weights is not None:
+            _check_weights(self.weights, rows, where)
         checks.choice("augmentation", self.augmentation, AUGMENTATIONS)
 
     @property
@@ -180,16 +185,19 @@ class Data:
         return len(self.labels)
 
     @property
+    def decoded(self) -> Targets | SparseTargets:
+        """Return the targets as decoded ones, which count themselves."""
+        return self.targets if isinstance(self.targets, SparseTargets) else Targets(self.targets)
+
+    @property
     def dense_targets(self) -> Array:
         """Return the targets as a matrix; an error where sparse ones do not fit into memory."""
-        return self.targets.dense() if isinstance(self.targets, SparseTargets) else self.targets
+        return self.decoded.dense()
 
     @property
     def has_truth(self) -> bool:
         """Return whether any target is known."""
-        if isinstance(self.targets, SparseTargets):
-            return self.targets.num_known > 0
-        return bool((self.targets >= 0).any())
+        return self.decoded.num_known > 0
 
     @property
     def input_shape(self) -> tuple[int, ...] | None:
@@ -239,7 +247,7 @@ class Data:
             index = slice(int(rows[0]), int(rows[-1]) + 1)
         chosen = {
             name: None if getattr(self, name) is None else getattr(self, name)[index]
-            for name in ("targets", "ids", "split", "features", "truth", "texts")
+            for name in ("targets", "ids", "split", "features", "truth", "weights", "texts")
         }
         sparse = self.sparse_features
         if self.columns is not None:
@@ -275,12 +283,12 @@ class Data:
             digest = hashlib.sha256()
             for text in (self.source, "\0".join(self.labels), "\0".join(self.ids.tolist())):
                 digest.update(f"{len(text)}\0{text}".encode())
-            inputs = [getattr(self, name) for name in (*INPUTS, "regions")]
+            inputs = [getattr(self, name) for name in (*INPUTS, "regions", "weights")]
             given = [each for each in inputs if each is not None]
             given = [
                 each
                 for one in given
-                for each in (one.arrays() if isinstance(one, SparseFeatures) else [one])
+                for each in (one.arrays() if isinstance(one, SparseRows) else [one])
             ]
             arrays = [*_target_arrays(self.targets), self.split, *given]
             for array in arrays:
@@ -297,15 +305,8 @@ class Data:
             self._hash.append(digest.hexdigest())
         return self._hash[0]
 
-    def torch_dataset(
-        self,
-        train: bool,
-        image_size: int | tuple[int, int] | None = None,
-        seed: int = 0,
-        augment: Augment | None = None,
-        eval_crop: int | None = None,
-    ) -> Rows:
-        """Return a torch dataset of (input, target, row number).
+    def torch_dataset(self, train: bool, **options: Any) -> TorchRows:
+        """Return a torch dataset of (input, target, row number); ``options`` of ``TorchRows``.
 
         Images come as float32 (c, h, w) in [0, 1], augmented when ``train``: a function of
         ``seed``, the epoch set by ``dataset.set_epoch(e)`` and the row alone, so that a resumed
@@ -313,21 +314,18 @@ class Data:
         whole image is brought to ``image_size``; with ``eval_crop`` its shorter side is brought to
         that many pixels, and the middle is cut out.
         """
-        from credibly.data.torch_datasets import Rows
+        from credibly.data.torch_datasets import TorchRows
 
-        return Rows(
-            self,
-            train=train,
-            image_size=image_size,
-            seed=seed,
-            augment=augment,
-            eval_crop=eval_crop,
-        )
+        return TorchRows(self, train=train, **options)
 
     def __repr__(self) -> str:
+        return f"Data({self})"
+
+    def __str__(self) -> str:
         counts = [f"{int((self.split == part).sum())} {name}" for name, part in PARTS.items()]
         counts = [counts[0], counts[2], counts[1]]
-        share = _labels_per_row(self.targets)
+        known = self.decoded
+        share = float(known.row_counts().sum()) / max(int(known.known_rows().sum()), 1)
         shape = "×".join(map(str, self.input_shape)) if self.input_shape else "from files"
         if self.texts is not None:
             count = self.texts.shape[1]
@@ -336,8 +334,8 @@ class Data:
             shape += " (sparse)"
         plural = "" if self.num_labels == 1 else "s"
         return (
-            f"Data({len(self)} rows: {', '.join(counts)}; {self.num_labels} label{plural}, "
-            f"{share:.3g} per row; {f'{self.kind} {shape}'.strip()})"
+            f"{len(self)} rows: {', '.join(counts)}; {self.num_labels} label{plural}, "
+            f"{share:.3g} per row; {f'{self.kind} {shape}'.strip()}"
         )
 
 
@@ -366,31 +364,21 @@ def _target_arrays(targets: Array | SparseTargets) -> list[Array]:
     return [part for part in parts if part is not None]
 
 
-def _labels_per_row(targets: Array | SparseTargets) -> float:
-    """Return the mean number of labels of the rows of which something is known."""
+def _targets(data: Data) -> Array | SparseTargets:
+    targets, count = data.targets, len(data.labels)
     if isinstance(targets, SparseTargets):
-        rows = len(targets) if targets.known is None else int(targets.known.sum())
-        return float(targets.row_counts().sum()) / max(rows, 1)
-    known = targets >= 0
-    return float(np.where(known, targets, 0).sum()) / max(int(known.any(axis=1).sum()), 1)
-
-
-def _targets(
-    targets: object, labels: list[str], coding: Coding | None, source: str
-) -> Array | SparseTargets:
-    if isinstance(targets, SparseTargets):
-        if targets.num_labels != len(labels):
+        if targets.num_labels != count:
             raise InputError(
-                f"{source}: `targets` must be of the {len(labels):,} labels; got "
+                f"{data.source}: `targets` must be of the {count:,} labels; got "
                 f"{targets.num_labels:,}."
             )
         return targets
     array = np.asarray(targets)
     if array.dtype.kind == "f":  # what averaging left a rounding error above 1 is 1
         array = array.astype(np.float32, copy=False)
-    with checks.located(source):
+    with checks.located(data.source):
         given = Targets(array) if isinstance(targets, Targets) else array
-        decoded = decode(given, coding=coding, num_labels=len(labels))
+        decoded = decode(given, coding=data.coding, num_labels=count)
     if array.dtype == np.float32 and np.array_equal(decoded, array):
         return array  # no copy: parts of large data stay views
     return decoded.astype(np.float32, copy=False)
@@ -413,6 +401,16 @@ def _known_parts(split: Array, where: str) -> None:
             f"{where}`split` must be 0 (train), 1 (test) or 2 (calibration); "
             f"got {split[row]!r} at row {row}."
         )
+
+
+def _check_weights(weights: Array, rows: int, where: str) -> None:
+    if weights.shape != (rows,):
+        raise InputError(
+            f"{where}`weights` must hold one number for each of the {rows} rows; got shape "
+            f"{weights.shape}."
+        )
+    if not np.isfinite(weights).all() or (weights < 0).any():
+        raise InputError(f"{where}`weights` must be finite and at least 0; got others.")
 
 
 def _check_features(features: Array, ids: Array, where: str) -> None:
@@ -445,3 +443,101 @@ def _image_array(images: Array, where: str) -> None:
             f"{where}`images` must be uint8 of shape (rows, height, width) or (…, 1 or 3 channels);"
             f" got {images.dtype}, {images.shape}."
         )
+
+
+# Targets of readers ------------------------------------------------------------------------------
+
+UNNAMED = 1_000_000
+
+
+def default_labels(count: int, most: int = UNNAMED) -> list[str]:
+    """Return names for labels that have none: ``label-00``, ``label-01``, ….
+
+    Raises:
+        InputError: for more than ``most``, which is a class index gone wrong.
+    """
+    if count > most:
+        raise InputError(
+            f"class indices must lie below {most:,} where `labels` are not given; got "
+            f"{count - 1:,}. Give `labels`, or check the targets."
+        )
+    width = len(str(count - 1))
+    return [f"label-{label:0{width}d}" for label in range(count)]
+
+
+def class_targets(classes: Array, num_labels: int, where: str) -> Array:
+    """Return one row per class index; −1 gives a row of unknowns."""
+    with located(where):
+        return one_hot(classes, num_labels)
+
+
+def unknown_targets(rows: int, num_labels: int) -> Array:
+    """Return targets for rows that are only to be predicted."""
+    fits_memory("targets", rows, num_labels)
+    return np.full((rows, num_labels), UNKNOWN, dtype=np.float32)
+
+
+def listed_targets(
+    rows: Sequence[Iterable[str]],
+    labels: Sequence[str],
+    where: str,
+    *,
+    first_row: int = 0,
+    unknown: Sequence[int] = (),
+) -> Array | SparseTargets:
+    """Return one row per list of label names; other names than ``labels`` are an error.
+
+    Rows named in ``unknown`` are unknown. From ``MANY_LABELS`` labels on, targets are sparse.
+    """
+    column = {label: index for index, label in enumerate(labels)}
+    numbers: list[list[int]] = []
+    for row, names in enumerate(rows):
+        listed = dict.fromkeys(names)
+        for name in listed:
+            if name not in column:
+                raise InputError(
+                    f"{where}, row {row + first_row}: label {name!r} is not among the "
+                    f"{len(labels)} known ones. {nearest(name, labels)}"
+                )
+        numbers.append([column[name] for name in listed])
+    return numbered_targets(numbers, len(labels), where, unknown)
+
+
+def numbered_targets(
+    rows: Sequence[Sequence[int]], num_labels: int, where: str, unknown: Sequence[int] = ()
+) -> Array | SparseTargets:
+    """Return one row per list of label numbers: a matrix, or sparse from ``MANY_LABELS`` on."""
+    known = np.ones(len(rows), dtype=bool)
+    known[list(unknown)] = False
+    with located(where):
+        sparse = SparseTargets.from_lists(rows, num_labels)
+        if not known.all():
+            sparse = SparseTargets(sparse.offsets, sparse.indices, num_labels, known=known)
+        return sparse if num_labels >= MANY_LABELS else sparse.dense()
+
+
+MOST_COLUMNS = 2
+"""A text, or a pair such as question and passage."""
+
+
+def text_matrix(texts: object, where: str) -> Array:
+    """Return texts as an array of objects of shape (rows, columns), one or two columns.
+
+    Example:
+        >>> text_matrix(["a cat", ""], "here").shape, text_matrix([["is it?", "yes"]], "here").shape
+        ((2, 1), (1, 2))
+    """
+    matrix = np.asarray(texts, dtype=object)
+    matrix = matrix[:, None] if matrix.ndim == 1 else matrix
+    if matrix.ndim != 2 or not 1 <= matrix.shape[1] <= MOST_COLUMNS:
+        raise InputError(
+            f"{where}texts must be one text per row, or a pair; got an array of shape "
+            f"{matrix.shape}."
+        )
+    for row, cells in enumerate(matrix):
+        for column, cell in enumerate(cells):
+            if not isinstance(cell, str):
+                raise InputError(
+                    f"{where}texts must be strings; got {cell!r:.80} in row {row}, column {column}."
+                )
+    return matrix

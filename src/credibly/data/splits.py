@@ -54,6 +54,19 @@ def _pooled(groups: Array) -> Array:
     return np.where(counts[groups + 1] < FEW_ROWS, -1, groups)
 
 
+def as_often_as_weighted(rows: Array, weights: Array | None) -> Array:
+    """Return as many rows as came, each as often as its share of the weights says.
+
+    Example:
+        >>> as_often_as_weighted(np.array([[0.1], [0.2], [0.3]]), np.array([2, 0, 1])).tolist()
+        [[0.1], [0.1], [0.3]]
+    """
+    if weights is None:
+        return rows
+    upto = np.cumsum(weights) / np.sum(weights)
+    return rows[np.searchsorted(upto, (np.arange(len(rows)) + 0.5) / len(rows))]
+
+
 def hold_out(targets: Array | SparseTargets, split: Array, calibration: float, seed: int) -> Array:
     """Return ``split`` with that share of its training rows held out for calibration."""
     train = np.flatnonzero(split == TRAIN)
@@ -68,16 +81,8 @@ def rarest_label(targets: Array | SparseTargets) -> Array:
 
     A soft target counts as present from 0.5.
     """
-    if isinstance(targets, SparseTargets):
-        return _rarest_listed(targets)
-    present = targets >= 0.5
-    counts = present.sum(axis=0)
-    order = np.argsort(counts, kind="stable")
-    first = present[:, order].argmax(axis=1)
-    return np.where(present.any(axis=1), order[first], -1)
-
-
-def _rarest_listed(targets: SparseTargets) -> Array:
+    if not isinstance(targets, SparseTargets):
+        targets = SparseTargets.from_dense(targets >= 0.5)
     present = targets.entry_values() >= 0.5
     rows, labels = targets.entry_rows()[present], targets.indices[present]
     counts = np.bincount(labels, minlength=targets.num_labels)

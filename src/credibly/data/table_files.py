@@ -1,4 +1,4 @@
-"""CSV and Parquet files as tables."""
+"""CSV, Parquet and JSON Lines files as tables."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ import io
 import json
 import re
 import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.parquet as pq
 
 from credibly.checks import InputError, fits_memory
-from credibly.data.jsonl import unpacked
 from credibly.data.rows import Data
-from credibly.data.tables import ID_NAMES, Layout, from_table
-from credibly.data.texts import invalid_utf8
-from credibly.types import ArrowTable
+from credibly.data.tables import ID_NAMES, TableLayout, from_table, invalid_utf8, must_be_text_file
+from credibly.types import ArrowTable, JsonObject
+from credibly.untrusted import tables
 
 DELIMITERS = (",", "\t", ";", "|")
 BLOCK = 1 << 20
 """Bytes of a CSV file that are parsed at once; a row may be longer."""
 
 
-def read_csv(path: Path, layout: Layout, *, delimiter: str | None = None) -> Data:
+def read_csv(path: Path, layout: TableLayout, *, delimiter: str | None = None) -> Data:
     """Read a CSV file (also ``.csv.gz``): features, image paths or texts, labels in three ways.
 
     Labels are the columns ``y:NAME``; or those named by ``labels``; or the names in one column
@@ -51,7 +51,7 @@ def read_csv(path: Path, layout: Layout, *, delimiter: str | None = None) -> Dat
 
 def _utf8(path: Path) -> bytes:
     """Return a file's text in UTF-8, from Latin-1 where it must be that; without its mark."""
-    content = unpacked(path).removeprefix(codecs.BOM_UTF8)
+    content = tables.unpacked(path).removeprefix(codecs.BOM_UTF8)
     if content.isascii() or b"\0" in content:
         return content
     try:
@@ -112,27 +112,24 @@ def _name_invalid(table: pa.Table, path: Path) -> None:
         )
 
 
-def read_parquet(path: Path, layout: Layout) -> Data:
+def read_parquet(path: Path, layout: TableLayout) -> Data:
     """Read a Parquet file (or a folder of them), with the columns of ``read_csv``.
 
     A column ``features`` may hold lists of numbers, a column ``labels`` lists of names, and an
     image column the bytes of image files.
     """
+    files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
+    if not files:
+        raise InputError(f"{path} must hold Parquet files; it has none.")
+    found = [tables.read_parquet(file) for file in files]
     try:
-        if path.is_file():
-            with pq.ParquetFile(path) as file:
-                footer = file.metadata
-            fits_memory(f"{path}", footer.num_rows, footer.num_columns)
-        table = pq.read_table(path)
-        _ = table.column_names  # decoded here: names may be no text at all
-    except MemoryError:
-        raise
-    except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise InputError(f"{path} must be Parquet; {error}.") from None
-    return from_table(table, path, layout)
+        whole = found[0] if len(found) == 1 else pa.concat_tables(found, promote_options="default")
+    except pa.ArrowException as error:
+        raise InputError(f"{path} must hold Parquet files of one schema; {error}") from error
+    return from_table(whole, path, layout)
 
 
-def read_frame(frame: ArrowTable, layout: Layout) -> Data:
+def read_frame(frame: ArrowTable, layout: TableLayout) -> Data:
     """Read a data frame of pandas, polars or pyarrow, with the columns of ``read_parquet``.
 
     An index of one column gives the ids where no column does. Image paths start from the working
@@ -170,3 +167,62 @@ def _header(path: Path, content: bytes, parse: pyarrow.csv.ParseOptions) -> list
     except (csv.Error, UnicodeEncodeError) as error:
         raise InputError(f"{path} must be a CSV file with a header; {error}.") from None
     return names
+
+
+# JSON lines ---------------------------------------------------------------------------------------
+
+
+def read_jsonl(path: Path, layout: TableLayout) -> Data:
+    """Read a file of JSON lines (also ``.jsonl.gz``), with the columns of ``read_parquet``.
+
+    A key that an object lacks is an empty cell. Rows are counted from 1, blank lines included.
+    """
+    return from_table(jsonl_table(path), path, dataclasses.replace(layout, first_row=1))
+
+
+def jsonl_table(path: Path) -> pa.Table:
+    """Return the objects of a file of JSON lines as a table."""
+    records: list[JsonObject] = []
+    for row, line in enumerate(must_be_text_file(path, tables.unpacked(path), 1), start=1):
+        text = line.lstrip("\ufeff").strip()
+        if not text:
+            continue
+        try:
+            record = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{path}, row {row} must be a JSON object; {error}.") from None
+        if not isinstance(record, dict):
+            raise InputError(f"{path}, row {row} must be a JSON object; got {text[:60]!r}.")
+        records.append(record)
+    if not records:
+        raise InputError(f"{path} must hold one JSON object per line; it is empty.")
+    return records_table(records, str(path))
+
+
+def records_table(records: Sequence[Mapping[str, Any]], where: str) -> pa.Table:
+    """Return objects as a table, one column per key; ``where`` is what errors begin with."""
+    names = dict.fromkeys(name for record in records for name in record)
+    fits_memory(where, len(records), len(names))
+    return pa.table({name: _column(where, name, records) for name in names})
+
+
+def _column(where: str, name: str, records: Sequence[Mapping[str, Any]]) -> pa.Array:
+    cells = [record.get(name) for record in records]
+    try:
+        return pa.array(cells)
+    except MemoryError:
+        raise
+    except (pa.ArrowException, OverflowError, TypeError, ValueError):
+        return _mixed(where, name, cells)
+
+
+def _mixed(where: str, name: str, cells: list[Any]) -> pa.Array:
+    """Return cells of several types; only numbers among texts have a meaning."""
+    first = next(type(cell) for cell in cells if cell is not None)
+    for row, cell in enumerate(cells, start=1):
+        if isinstance(cell, (dict, list)) or (cell is not None and first in (dict, list)):
+            raise InputError(
+                f"{where}, row {row}, column {name!r} must be of one type in all rows; got "
+                f"{cell!r:.60} where the first is {first.__name__}."
+            )
+    return pa.array([None if cell is None else str(cell) for cell in cells])

@@ -16,16 +16,20 @@ import pyarrow.compute
 
 from credibly.checks import InputError, located, nearest
 from credibly.data.class_folders import SPLIT_NAMES, published_parts
-from credibly.data.columns import listed
-from credibly.data.image_files import EXTENSIONS
 from credibly.data.images import EncodedImages, ImageFiles
-from credibly.data.preparation import MISSING, Columns, Preparation, as_numbers, without_blanks
-from credibly.data.rows import Data
+from credibly.data.preparation import (
+    MISSING,
+    Columns,
+    Preparation,
+    as_numbers,
+    listed,
+    without_blanks,
+)
+from credibly.data.rows import MOST_COLUMNS, Data, listed_targets, unknown_targets
 from credibly.data.splits import TRAIN
-from credibly.data.target_columns import listed_targets, unknown_targets
-from credibly.data.texts import MOST_COLUMNS, text_cells
 from credibly.targets import Coding, SparseTargets, allowed, as_decoded, decode, first_invalid
-from credibly.types import Array
+from credibly.types import Array, JsonObject
+from credibly.untrusted.images import EXTENSIONS
 
 pc: Any = pyarrow.compute  # its functions are made at import, unseen by type checkers
 
@@ -47,7 +51,7 @@ SAVED_INDEX = re.compile(r"(Unnamed: 0(\.\d+)*|__index_level_\d+__)?")
 
 
 @dataclass(frozen=True)
-class Layout:
+class TableLayout:
     """What the caller says about a table; the rest is found by name and content."""
 
     labels: Sequence[str] | None = None
@@ -68,9 +72,9 @@ class Layout:
     """What errors call the first row: 2 for a CSV file, whose first line is the header."""
 
 
-def from_table(table: pa.Table, path: Path, layout: Layout) -> Data:
+def from_table(table: pa.Table, path: Path, layout: TableLayout) -> Data:
     """Return the rows of a table; errors name file, row and column of a cell that does not fit."""
-    reader = _Reader(table, path, layout)
+    reader = _TableReader(table, path, layout)
     split = reader.split()
     texts = reader.texts()
     image_column = reader.image_column() if texts is None else None
@@ -95,10 +99,10 @@ def from_table(table: pa.Table, path: Path, layout: Layout) -> Data:
     )
 
 
-class _Reader:
+class _TableReader:
     """Takes columns out of a table one use at a time; what is left are features."""
 
-    def __init__(self, table: pa.Table, path: Path, layout: Layout) -> None:
+    def __init__(self, table: pa.Table, path: Path, layout: TableLayout) -> None:
         names = table.column_names
         twice = next((name for name, times in Counter(names).items() if times > 1), None)
         if twice is not None:
@@ -315,7 +319,7 @@ class _Reader:
                 beside = next((each for each in names if each not in missing), said)
                 raise InputError(
                     f"{self._at(row)}, column {name!r}: {said!r} stands beside {beside!r}. A cell "
-                    f"must be {said!r} alone if its labels are unknown. If {said!r} is a label, "
+                    f"must hold {said!r} alone if its labels are unknown. If {said!r} is a label, "
                     "name all labels by `labels`."
                 )
         labels = given
@@ -353,7 +357,7 @@ class _Reader:
             )
         return found
 
-    def features(self) -> dict[str, Any]:
+    def features(self) -> JsonObject:
         """Return the fields of ``Data`` for what is left: columns, or features to predict."""
         for name in FEATURE_LISTS:
             column = self.columns.get(name)
@@ -450,3 +454,85 @@ def _is_list(kind: pa.DataType) -> bool:
     return (
         pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     )
+
+
+# Columns of texts ------------------------------------------------------------------------------
+
+
+def text_cells(column: pa.ChunkedArray, name: str, at: Any) -> list[str]:
+    """Return the texts of a column; nothing is an empty text.
+
+    Args:
+        column: of a table.
+        name: of the column.
+        at: from a row number to the file and row that errors name.
+    """
+    kind = column.type
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        column = _decoded(column, name, at)
+    elif not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind)):
+        raise InputError(
+            f"{at(0)}, column {name!r} must hold texts; it holds {kind}"
+            f"{_first(column)}. Name the column of the texts by `text`."
+        )
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        column = _decoded(column.cast(pa.binary()), name, at)
+    cells = [cell or "" for cell in column.to_pylist()]
+    _refuse_numbers(cells, name, at)
+    return cells
+
+
+def invalid_utf8(cells: Sequence[bytes | None]) -> tuple[int, str] | None:
+    """Return the first row that is not UTF-8 and why, if there is one."""
+    for row, cell in enumerate(cells):
+        try:
+            (cell or b"").decode("utf-8")
+        except UnicodeDecodeError as error:
+            return row, f"byte 0x{error.object[error.start]:02x} at {error.start}: {error.reason}"
+    return None
+
+
+def _decoded(column: pa.ChunkedArray, name: str, at: Any) -> pa.ChunkedArray:
+    found = invalid_utf8(column.to_pylist())
+    if found is not None:
+        row, reason = found
+        raise InputError(
+            f"{at(row)}, column {name!r} must be UTF-8 text; {reason}. Convert the file to UTF-8."
+        )
+    return column.cast(pa.string())
+
+
+def _refuse_numbers(cells: Sequence[str], name: str, at: Any) -> None:
+    """Refuse a column where every text is a number: a score or an id was named by mistake."""
+    filled = [row for row, cell in enumerate(cells) if cell.strip()]
+    if len(filled) < 2:
+        return
+    for row in filled:
+        try:
+            float(cells[row])
+        except ValueError:
+            return
+    row = filled[0]
+    raise InputError(
+        f"{at(row)}, column {name!r} must hold texts; all its {len(filled):,} cells are numbers, "
+        f"the first {cells[row]!r:.40}. Name the column of the texts by `text`."
+    )
+
+
+def _first(column: pa.ChunkedArray) -> str:
+    return f", the first {column[0].as_py()!r:.40}" if len(column) else ""
+
+
+def must_be_text_file(path: Path, content: bytes, first_row: int) -> list[str]:
+    """Return the lines of a UTF-8 file; errors name the row of a line that is not UTF-8."""
+    lines = content.split(b"\n")
+    found = invalid_utf8(lines)
+    if found is not None:
+        row, reason = found
+        raise InputError(
+            f"{path}, row {row + first_row} must be UTF-8 text; {reason}. Convert the file to "
+            "UTF-8."
+        )
+    return [line.decode("utf-8").rstrip("\r") for line in lines]

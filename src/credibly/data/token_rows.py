@@ -83,40 +83,6 @@ class Encoded(Protocol):
         ...
 
 
-class SparseRows:
-    """Weights of terms, sparse: a batch holds the terms of its rows one after another.
-
-    Attributes:
-        matrix: (rows, terms), CSR, float32.
-    """
-
-    lengths: Array | None = None
-
-    def __init__(self, matrix: Any) -> None:
-        self.matrix = matrix
-
-    def __len__(self) -> int:
-        return self.matrix.shape[0]
-
-    def take(self, rows: Array) -> SparseRows:
-        """Return these rows, in this order."""
-        return SparseRows(self.matrix[rows])
-
-    def batch(self, rows: Array) -> Tensors:
-        """Return ``terms`` and ``values`` of all rows, and ``starts``, where each row begins."""
-        matrix = self.matrix
-        starts, stops = matrix.indptr[rows], matrix.indptr[rows + 1]
-        counts = (stops - starts).astype(np.int64)
-        first = np.cumsum(counts) - counts
-        places = np.arange(int(counts.sum())) + np.repeat(starts - first, counts)
-        return Tensors(
-            len(rows),
-            terms=torch.from_numpy(matrix.indices[places]),
-            values=torch.from_numpy(matrix.data[places]),
-            starts=torch.from_numpy(first.astype(matrix.indices.dtype)),
-        )
-
-
 class TokenRows:
     """Token numbers of each row, unpadded: a batch is padded to its longest row.
 
@@ -139,13 +105,13 @@ class TokenRows:
 
     def take(self, rows: Array) -> TokenRows:
         """Return these rows, in this order."""
-        places, counts = self._places(np.asarray(rows))
+        places, counts = row_places(self.starts, np.asarray(rows))
         columns = {name: values[places] for name, values in self.columns.items()}
         return TokenRows(columns, np.concatenate([[0], np.cumsum(counts)]), self.padding)
 
     def batch(self, rows: Array) -> Tensors:
         """Return each input as (rows, longest), and ``attention_mask``, 1 where a token is."""
-        places, counts = self._places(rows)
+        places, counts = row_places(self.starts, rows)
         mask = np.arange(int(counts.max(initial=1)))[None, :] < counts[:, None]
         inputs = {}
         for name, values in self.columns.items():
@@ -154,7 +120,14 @@ class TokenRows:
             inputs[name] = torch.from_numpy(padded)
         return Tensors(len(rows), **inputs, attention_mask=torch.from_numpy(mask.astype(np.int64)))
 
-    def _places(self, rows: Array) -> tuple[Array, Array]:
-        starts, counts = self.starts[rows], self.starts[rows + 1] - self.starts[rows]
-        first = np.cumsum(counts) - counts
-        return np.arange(int(counts.sum())) + np.repeat(starts - first, counts), counts
+
+def row_places(starts: Array, rows: Array) -> tuple[Array, Array]:
+    """Return where the entries of rows are, and how many each row has.
+
+    Args:
+        starts: where each row begins and the last ends.
+        rows: row numbers.
+    """
+    counts = (starts[rows + 1] - starts[rows]).astype(np.int64)
+    skipped = np.repeat(starts[rows] - np.cumsum(counts) + counts, counts)
+    return np.arange(int(counts.sum())) + skipped, counts

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from credibly.checks import InputError, input_file, located
-from credibly.data.rows import Data
-from credibly.data.sparse_features import MANY_FEATURES, SparseFeatures
+from credibly.checks import InputError, located
+from credibly.data.rows import UNNAMED, Data, default_labels, numbered_targets
+from credibly.data.sparse_rows import MANY_FEATURES, SparseRows
 from credibly.data.splits import TEST, TRAIN
-from credibly.data.target_columns import UNNAMED, default_labels, numbered_targets
 from credibly.targets import as_decoded
+from credibly.untrusted.budget import read_rows
 
 TRAIN_FILES = ("train.txt", "train.svm", "train.svmlight", "train.libsvm")
 
@@ -31,7 +31,7 @@ MOST_LABELS = 2**23
 
 
 @dataclass
-class _Rows:
+class _ParsedRows:
     """The rows of one file, as they are read; features and values of all rows in one array each."""
 
     labels: list[list[int]] = field(default_factory=list)
@@ -80,7 +80,7 @@ def read_xc(path: Path, *, labels: Sequence[str] | None = None) -> Data:
     )
 
 
-def _matrix(parts: list[_Rows], width: int) -> Any:
+def _matrix(parts: list[_ParsedRows], width: int) -> Any:
     """Return the features of all rows: dense, or a CSR matrix where there are many."""
     from scipy import sparse
 
@@ -90,13 +90,12 @@ def _matrix(parts: list[_Rows], width: int) -> Any:
     )
     starts = np.concatenate([[0], np.cumsum(counts)])
     shape = (len(counts), max(width, 1))
-    features = SparseFeatures(sparse.csr_matrix((values, columns, starts), shape=shape))
+    features = SparseRows(sparse.csr_matrix((values, columns, starts), shape=shape))
     return features.matrix if width >= MANY_FEATURES else features.dense()
 
 
-def _read(path: Path) -> _Rows:
-    input_file(path)
-    rows = _Rows()
+def _read(path: Path) -> _ParsedRows:
+    rows = _ParsedRows()
     expected = 0
     for number, line in _lines(path):
         cells = line.split()
@@ -117,7 +116,7 @@ def _read(path: Path) -> _Rows:
     return rows
 
 
-def _claim(rows: _Rows, cells: list[str], where: str) -> int:
+def _claim(rows: _ParsedRows, cells: list[str], where: str) -> int:
     """Note the numbers of features and labels that the first line claims; return that of rows."""
     count, rows.num_features, rows.num_labels = (int(cell) for cell in cells)
     for name, claimed, most in (
@@ -131,15 +130,14 @@ def _claim(rows: _Rows, cells: list[str], where: str) -> int:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    try:
-        with path.open(encoding="ascii") as file:
-            for number, line in enumerate(file, start=1):
-                yield number, line.split("#", 1)[0].rstrip()
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} must be plain text of numbers; {error}.") from error
+    for number, line in enumerate(read_rows(path), start=1):
+        try:
+            yield number, line.decode("ascii").split("#", 1)[0].rstrip()
+        except UnicodeDecodeError as error:
+            raise InputError(f"{path} must be plain text of numbers; {error}.") from error
 
 
-def _add(rows: _Rows, line: str, cells: list[str], where: str) -> None:
+def _add(rows: _ParsedRows, line: str, cells: list[str], where: str) -> None:
     first = cells[0] if cells and ":" not in cells[0] and not line[0].isspace() else ""
     pairs = [cell.partition(":") for cell in (cells[1:] if first else cells)]
     try:

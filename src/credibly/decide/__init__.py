@@ -1,4 +1,4 @@
-"""From probabilities to label sets, each rule with a sentence on what it guarantees.
+"""Rules that turn probabilities into label sets; each states what it guarantees.
 
     decision = AverageSize(5, guarantee="expected").fit(held_out_probabilities)
     sets = decision.predict(probabilities)      # bool, (n, L)
@@ -10,10 +10,8 @@ Fit on rows that were used neither for training nor for tuning; calibrate first.
 from credibly import checks
 from credibly.decide.average_size import AverageSize
 from credibly.decide.base import Decision
-from credibly.decide.coverage import Coverage
-from credibly.decide.fitted_thresholds import BestF
-from credibly.decide.fixed import Cost, Threshold, TopK
-from credibly.decide.guarantees import Precision, Recall
+from credibly.decide.guarantees import Coverage, Precision, Recall
+from credibly.decide.thresholds import BestF, Cost, Threshold, TopK
 from credibly.types import JsonObject
 
 __all__ = [
@@ -21,7 +19,6 @@ __all__ = [
     "BestF",
     "Cost",
     "Coverage",
-    "Decision",
     "Precision",
     "Recall",
     "Threshold",

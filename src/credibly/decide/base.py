@@ -10,9 +10,8 @@ import numpy as np
 
 from credibly import checks, runtime
 from credibly.arrays import like, to_numpy
-from credibly.frames import aligned
-from credibly.targets import Coding, decode
-from credibly.types import Array, JsonObject
+from credibly.targets import Coding, Targets, TargetsLike
+from credibly.types import Array, ArrayLike, JsonObject
 
 if TYPE_CHECKING:
     from torch import nn
@@ -22,7 +21,7 @@ class Decision(ABC):
     """A rule from probabilities (n, L) to label sets, a bool matrix (n, L).
 
     The set of a row depends on that row alone, so sets computed batch by batch equal those of all
-    rows at once. A subclass gives ``fit``, ``statement`` and ``comparison``, and names what makes
+    rows at once. A subclass gives ``_fit``, ``statement`` and ``comparison``, and names what makes
     up its state.
     """
 
@@ -62,21 +61,45 @@ class Decision(ABC):
     """Settings that states of earlier versions lack, and what they are without them."""
 
     def fit(
-        self, probabilities: Any = None, targets: Any = None, *, coding: Coding | None = None
+        self,
+        probabilities: ArrayLike | None = None,
+        targets: TargetsLike | None = None,
+        *,
+        coding: Coding | None = None,
     ) -> Self:
         """Fit on held-out rows. A rule with nothing to fit returns itself unchanged.
 
         Args:
             probabilities: (n, L) in [0, 1].
-            targets: (n, L) coded as in ``credibly.targets``, for rules that need the truth.
+            targets: (n, L) coded as in ``credibly.targets``, or class indices (n,), for rules that
+                need the truth.
             coding: how to read targets that are only −1 and +1: ``"signed"`` or ``"unknown"``.
         """
+        if self.fitted_on == "nothing":
+            return self
+        if probabilities is None:
+            raise checks.InputError(f"{type(self).__name__} must be fitted on probabilities.")
+        array = matrix(probabilities)
+        truth = np.empty((0, 0))
+        if self.fitted_on == "truth":
+            if targets is None:
+                raise checks.InputError(
+                    f"{type(self).__name__} needs `targets`: it is fitted on rows whose labels are "
+                    "known."
+                )
+            truth = Targets.beside(probabilities, targets, "probabilities", coding=coding).matrix
+            checks.same_shapes(probabilities=array, targets=truth)
+        self._fit(array, truth)
         return self
+
+    def _fit(self, probabilities: Array, targets: Array) -> None:
+        """Set the fitted attributes; ``targets`` are decoded, and empty unless truth is needed."""
+        raise NotImplementedError
 
     @property
     @abstractmethod
     def statement(self) -> str:
-        """What this decision guarantees and on what assumption, as one sentence."""
+        """What this decision guarantees and on what assumption, in short sentences."""
 
     def comparison(self) -> JsonObject:
         """Return the rule as plain values: the name of a comparison of `credibly.runtime`, and its
@@ -136,10 +159,9 @@ class Decision(ABC):
             InputError: if the decision is not fitted.
         """
         self._require_fitted()
-        from credibly.decide.torch_modules import MODULES
+        from credibly.decide.torch_modules import RuleModule
 
-        numbers = self.comparison()
-        return MODULES[numbers.pop("rule")](**numbers)
+        return RuleModule(**self.comparison())
 
     @classmethod
     def _restore(cls, state: JsonObject) -> Self:
@@ -172,21 +194,6 @@ class Decision(ABC):
 def matrix(probabilities: Any) -> Array:
     array = checks.matrix("probabilities", to_numpy(probabilities))
     return checks.probabilities(array)
-
-
-def with_truth(
-    probabilities: Any, targets: Any, who: str, coding: Coding | None
-) -> tuple[Array, Array]:
-    """Return checked probabilities and decoded targets of one shape; both must be given."""
-    array = matrix(probabilities)
-    if targets is None:
-        raise checks.InputError(
-            f"{who} needs `targets`: it is fitted on rows whose labels are known."
-        )
-    targets = aligned(probabilities, targets, "probabilities")
-    truth = decode(targets, coding=coding, num_labels=array.shape[1])
-    checks.same_shapes(probabilities=array, targets=truth)
-    return array, truth
 
 
 def _plain(value: Any) -> Any:

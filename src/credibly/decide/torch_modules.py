@@ -1,6 +1,6 @@
 """Decisions as torch modules: probabilities (n, L) in, a bool matrix (n, L) out.
 
-Each module gives exactly the sets of ``predict``, also where probabilities equal the threshold or
+A module gives exactly the sets of ``predict``, also where probabilities equal the threshold or
 each other. To that end it compares in float64, which holds every half and single precision number
 exactly, and keeps its numbers as attributes: ``module.half()`` would round a buffer.
 """
@@ -8,6 +8,7 @@ exactly, and keeps its numbers as attributes: ``module.half()`` would round a bu
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,92 +16,49 @@ from torch import Tensor, nn
 from credibly.runtime import STEPS, just_above, just_below
 
 
-class Above(nn.Module):
-    """Return the labels with a probability above a threshold.
+class RuleModule(nn.Module):
+    """A rule of `credibly.runtime` by its name and numbers."""
 
-    Args:
-        thresholds: one for all labels, or one per label.
-    """
-
-    def __init__(self, thresholds: Sequence[float]) -> None:
+    def __init__(self, rule: str, **numbers: Any) -> None:
         super().__init__()
-        self.thresholds = tuple(thresholds)
+        self.rule, self.numbers = _RULES[rule], numbers
 
     def forward(self, probabilities: Tensor) -> Tensor:
-        exact = probabilities.double()
-        return exact > torch.tensor([self.thresholds], dtype=torch.float64, device=exact.device)
+        return self.rule(probabilities.double(), **self.numbers)
 
 
-class AboveWithTies(nn.Module):
-    """Return the labels above ``threshold``; of those at it up to rounding, the first ones.
-
-    Args:
-        threshold: one for all labels.
-        tied_labels: of labels at the threshold, those with a lower index than this are in.
-    """
-
-    def __init__(self, threshold: float, tied_labels: int) -> None:
-        super().__init__()
-        self.above, self.at = just_above(threshold), just_below(threshold)
-        self.tied_labels = tied_labels
-
-    def forward(self, probabilities: Tensor) -> Tensor:
-        exact = probabilities.double()
-        first = torch.arange(exact.shape[1], device=exact.device) < self.tied_labels
-        return (exact > self.above) | ((exact > self.at) & first)
+def _above(exact: Tensor, thresholds: Sequence[float]) -> Tensor:
+    return exact > torch.tensor([thresholds], dtype=torch.float64, device=exact.device)
 
 
-class MostProbable(nn.Module):
-    """Return the ``k`` most probable labels of each row; of equal ones, those that come first."""
-
-    def __init__(self, k: int) -> None:
-        super().__init__()
-        self.k = k
-
-    def forward(self, probabilities: Tensor) -> Tensor:
-        exact = probabilities.double()
-        lowest = exact.topk(self.k, dim=1).values[:, -1:]
-        above = exact > just_above(lowest)
-        tied = (exact > just_below(lowest)) & ~above
-        free = self.k - above.long().sum(dim=1, keepdim=True)
-        return above | (tied & (tied.long().cumsum(dim=1) <= free))
+def _above_with_ties(exact: Tensor, threshold: float, tied_labels: int) -> Tensor:
+    first = torch.arange(exact.shape[1], device=exact.device) < tied_labels
+    return (exact > just_above(threshold)) | ((exact > just_below(threshold)) & first)
 
 
-class UpToCumulativeScore(nn.Module):
-    """Return the labels whose APS or RAPS score is at most ``quantile``, and the most probable.
-
-    Args:
-        quantile: largest nonconformity score that is let in.
-        penalty: added to the score for each label beyond the first ``free_size``; 0 for APS.
-        free_size: number of labels without a penalty.
-    """
-
-    def __init__(self, quantile: float, *, penalty: float, free_size: int) -> None:
-        super().__init__()
-        self.quantile, self.penalty, self.free_size = quantile, penalty, free_size
-
-    def forward(self, probabilities: Tensor) -> Tensor:
-        ranked, order = _sorted(torch.round(probabilities.double() * STEPS) / STEPS)
-        rank = torch.arange(ranked.shape[1], device=ranked.device)
-        # As in ``predict``: the penalty of a label beyond ``free_size``, then one addition.
-        beyond = (rank + 1 - self.free_size).clamp(min=0).double()
-        scores = ranked.cumsum(dim=1) + self.penalty * beyond
-        inside = (scores <= self.quantile) | (rank == 0)
-        return torch.zeros_like(inside).scatter(1, order, inside)
+def _most_probable(exact: Tensor, k: int) -> Tensor:
+    lowest = exact.topk(k, dim=1).values[:, -1:]
+    above = exact > just_above(lowest)
+    tied = (exact > just_below(lowest)) & ~above
+    free = k - above.long().sum(dim=1, keepdim=True)
+    return above | (tied & (tied.long().cumsum(dim=1) <= free))
 
 
-def _sorted(values: Tensor) -> tuple[Tensor, Tensor]:
-    """Sort each row, largest first; of equal values, the one that comes first."""
-    if torch.onnx.is_in_onnx_export():
-        # Has no stable sort, and needs none: ONNX puts the lower of two tied indices first.
-        return values.sort(dim=1, descending=True)
-    return values.sort(dim=1, descending=True, stable=True)
+def _up_to_sum(exact: Tensor, quantile: float, penalty: float, free_size: int) -> Tensor:
+    rounded = torch.round(exact * STEPS) / STEPS
+    # ONNX has no stable sort, and needs none: it puts the lower of two tied indices first.
+    stable = {} if torch.onnx.is_in_onnx_export() else {"stable": True}
+    ranked, order = rounded.sort(dim=1, descending=True, **stable)
+    rank = torch.arange(ranked.shape[1], device=ranked.device)
+    # As in ``predict``: the penalty of a label beyond ``free_size``, then one addition.
+    beyond = (rank + 1 - free_size).clamp(min=0).double()
+    inside = (ranked.cumsum(dim=1) + penalty * beyond <= quantile) | (rank == 0)
+    return torch.zeros_like(inside).scatter(1, order, inside)
 
 
-MODULES: dict[str, Callable[..., nn.Module]] = {
-    "above": Above,
-    "above-with-ties": AboveWithTies,
-    "most-probable": MostProbable,
-    "up-to-sum": UpToCumulativeScore,
+_RULES: dict[str, Callable[..., Tensor]] = {
+    "above": _above,
+    "above-with-ties": _above_with_ties,
+    "most-probable": _most_probable,
+    "up-to-sum": _up_to_sum,
 }
-"""The modules by the names of the comparisons in `credibly.runtime`."""

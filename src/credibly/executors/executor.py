@@ -1,71 +1,168 @@
-"""What an executor does, and the one that does it on this machine."""
+"""Where work over the shards of a dataset runs: on this machine, unless a subclass says more."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeVar
+import os
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from credibly.checks import choice
-from credibly.predictions import Dataset
+from credibly.checks import InputError, require
+from credibly.metrics.accumulators import Accumulator
+from credibly.metrics.ranking import TOTALS, RankPlan
+from credibly.predictions import Dataset, Predictions
+from credibly.predictions.dataset import identity
+from credibly.predictions.file_schema import Schema
 from credibly.predictions.shard import Piece, PieceReader
 from credibly.types import Array
 
+if TYPE_CHECKING:
+    import duckdb
+
+Row = tuple[Any, ...]
+Run = Callable[[str], Sequence[Row]]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A table in SQL: its name or expression, its columns, and those that are named differently."""
+
+    table: str
+    schema: Schema
+    names: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Predictions that an executor has opened for SQL.
+
+    Attributes:
+        where: path or address, for errors.
+        labels: names of the labels.
+        sources: tables to search as one; all files of one have the same columns.
+        run: runs a statement and returns its rows.
+        dataset: the files themselves, where they are on this machine.
+        quote: the dialect's mark around identifiers.
+        has_largest: whether the dialect has ``max(value, n)``, the n largest values.
+    """
+
+    where: str
+    labels: Sequence[str]
+    sources: Sequence[Source]
+    run: Run
+    dataset: Dataset | None
+    quote: str = '"'
+    has_largest: bool = True
+
+
+def by_columns(dataset: Dataset) -> list[tuple[Schema, list[Path]]]:
+    """Return the files of a dataset, those with the same columns in the same order together."""
+    groups: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for place, shard in enumerate(dataset.shards):
+        kinds = (str(kind) for kind in shard.schema.types.values())
+        groups[(*shard.schema.columns, *kinds)].append(place)
+    return [
+        (dataset.shards[places[0]].schema, [dataset.files[place] for place in places])
+        for places in groups.values()
+    ]
+
+
+def duckdb_tables(path: str | os.PathLike[str], partial: bool) -> Tables:
+    """Return the predictions opened by DuckDB; the same files are opened and described once."""
+    return _opened(str(path), partial, identity(path))
+
+
+@lru_cache(maxsize=4)
+def _opened(path: str, partial: bool, files: tuple[tuple[str, int, int, int], ...]) -> Tables:
+    del files  # a part of the key: other files are another dataset
+    dataset, sources = Dataset(path, partial=partial), []
+    dataset.check_ids(trust_writer=True)
+
+    def run(statement: str) -> Sequence[Row]:
+        return _run(path, statement)
+
+    for schema, shards in by_columns(dataset):
+        table = _read_parquet(shards)
+        sources.append(Source(table, schema, _names(run, table, schema)))
+    return Tables(path, dataset.labels, sources, run, dataset)
+
+
+@cache
+def database() -> duckdb.DuckDBPyConnection:
+    """Return the database of this process."""
+    require("search", "duckdb")
+    import duckdb
+
+    return duckdb.connect()  # in memory; opening one costs as much as half a search
+
+
+def _run(path: str, statement: str) -> Sequence[Row]:
+    connection = database().cursor()  # one per thread
+    import duckdb
+
+    try:
+        return connection.execute(statement).fetchall()
+    except duckdb.Error as error:
+        if isinstance(error, duckdb.OutOfMemoryException) or "allocate" in str(error):
+            raise MemoryError(str(error).splitlines()[0]) from error
+        raise InputError(
+            f"{path} could not be searched; {str(error).splitlines()[0]} "
+            "If a file was replaced meanwhile, search again."
+        ) from error
+
+
+def _read_parquet(files: Sequence[Path]) -> str:
+    # A path is a glob to DuckDB: a bracket around each special character takes its meaning away.
+    plain = ["".join(f"[{c}]" if c in "*?[" else c for c in str(file)) for file in files]
+    listed = ", ".join("'" + file.replace("'", "''") + "'" for file in plain)
+    # Folders may be called "id=5"; that says nothing about a column.
+    return f"read_parquet([{listed}], hive_partitioning = false)"
+
+
+def _names(run: Run, table: str, schema: Schema) -> dict[str, str]:
+    """Return what DuckDB calls columns whose names differ only by case: it numbers them."""
+    if len({name.lower() for name in schema.columns}) == len(schema.columns):
+        return {}
+    described = [str(row[0]) for row in run(f"DESCRIBE SELECT * FROM {table}")]
+    return dict(zip(schema.columns, described, strict=True))
+
+
 State = Mapping[str, Array]
 Advance = Callable[[float], None]
-Feed = Callable[[Any, Any, int], None]
-"""Called with an accumulator, rows, and the number of the first row; updates the accumulator."""
 
-NAMES = ("local", "spark")
 ROWS_COMPARED = 2**22
 """Past so many rows, ids that the writer of a file has compared are not compared again."""
 COLUMN_VALUES = 2**24
 """Values of some labels over all rows that are held at once; with copies to sort, 0.3 GB."""
 
 
-class Accumulator(Protocol):
-    """What can be summed apart, sent as arrays, and merged."""
-
-    def state(self) -> dict[str, Array]:
-        """Return the sums as arrays."""
-        ...
-
-    def merge(self, state: State, /) -> None:
-        """Add the sums of other rows."""
-        ...
-
-
-class Plan(Protocol):
-    """How the values of each label are cut into ranges: ``metrics.ranges.RankPlan``."""
-
-    @property
-    def total_ranges(self) -> int: ...
-    def num_ranges(self, label: int) -> int: ...
-    def select(self, label: int, part: int, values: Array, targets: Array) -> Any: ...
-    def totals(self, label: int, part: int, values: Array, targets: Array) -> Array: ...
-
-
 A = TypeVar("A", bound=Accumulator)
+Feed = Callable[[A, Predictions, int], None]
+"""Called with an accumulator, rows, and the number of the first row; updates the accumulator."""
 
 
-class Executor(ABC):
-    """Runs work over the shards of a dataset; results do not depend on which worker did what.
+def unseen(share: float) -> None:
+    """Show no progress."""
 
-    Attributes:
-        one_file: whether workers can write one file together; else each writes one of its own.
+
+class Executor:
+    """Run on this machine, one shard after the other.
+
+    Example:
+        >>> Executor().each(3, lambda index: {"square": np.array(index**2)}, "squares")[2]
+        {'square': array(4)}
     """
 
-    one_file: bool
+    one_file = True
+    """Whether workers can write one file together; else each writes one of its own."""
 
-    @abstractmethod
     def accumulate(
-        self,
-        dataset: Dataset,
-        accumulator: A,
-        feed: Feed,
-        advance: Advance = lambda share: None,
+        self, dataset: Dataset, accumulator: A, feed: Feed[A], advance: Advance = unseen
     ) -> A:
         """Add all rows of the dataset to ``accumulator`` and return it.
 
@@ -75,47 +172,6 @@ class Executor(ABC):
             feed: updates an accumulator with a batch of rows.
             advance: called with the share of the work done since its last call.
         """
-
-    @abstractmethod
-    def each(self, count: int, work: Callable[[int], State], where: str) -> list[State]:
-        """Return what ``work`` returns for 0, 1, …, ``count`` − 1; ``where`` is named in errors."""
-
-    def run(self, dataset: Dataset, work: Callable[[Piece, PieceReader], State]) -> list[State]:
-        """Return what ``work`` returns for each shard, in their order."""
-        shards, reader = dataset.pieces(), dataset.piece_reader
-        return self.each(len(shards), lambda index: work(shards[index], reader), str(dataset.path))
-
-    @abstractmethod
-    def label_totals(
-        self, dataset: Dataset, plan: Plan, advance: Advance = lambda share: None
-    ) -> Array:
-        """Return the totals of each label's ranges, added up, (labels, 2)."""
-
-    @abstractmethod
-    def check_ids(self, dataset: Dataset) -> None:
-        """Raise if an id is missing or two are alike."""
-
-
-class Local(Executor):
-    """This machine, one shard after the other.
-
-    Example:
-        >>> Local()
-        Local()
-    """
-
-    one_file = True
-
-    def __repr__(self) -> str:
-        return "Local()"
-
-    def accumulate(
-        self,
-        dataset: Dataset,
-        accumulator: A,
-        feed: Feed,
-        advance: Advance = lambda share: None,
-    ) -> A:
         reader = dataset.piece_reader
         for shard in dataset.pieces():
             for first_row, batch in reader.batches(shard):
@@ -124,12 +180,17 @@ class Local(Executor):
         return accumulator
 
     def each(self, count: int, work: Callable[[int], State], where: str) -> list[State]:
+        """Return what ``work`` returns for 0, 1, …, ``count`` − 1; ``where`` is named in errors."""
         return [work(index) for index in range(count)]
 
-    def label_totals(
-        self, dataset: Dataset, plan: Plan, advance: Advance = lambda share: None
-    ) -> Array:
-        labels, totals = dataset.labels, np.zeros((len(dataset.labels), 2))
+    def run(self, dataset: Dataset, work: Callable[[Piece, PieceReader], State]) -> list[State]:
+        """Return what ``work`` returns for each shard, in their order."""
+        shards, reader = dataset.pieces(), dataset.piece_reader
+        return self.each(len(shards), lambda index: work(shards[index], reader), str(dataset.path))
+
+    def label_totals(self, dataset: Dataset, plan: RankPlan, advance: Advance = unseen) -> Array:
+        """Return the totals of each label's ranges, added up, (labels, TOTALS)."""
+        labels, totals = dataset.labels, np.zeros((len(dataset.labels), TOTALS))
         what = "scores" if dataset.has_scores else "probabilities"
         if plan.total_ranges == len(labels):  # the values of some labels over all rows at a time
             width = max(1, COLUMN_VALUES // dataset.num_rows)
@@ -151,23 +212,21 @@ class Local(Executor):
         return totals
 
     def check_ids(self, dataset: Dataset) -> None:
+        """Raise if an id is missing or two are alike."""
         dataset.check_ids(trust_writer=dataset.num_rows > ROWS_COMPARED)
 
+    def tables(self, path: str | os.PathLike[str], *, partial: bool = False) -> Tables:
+        """Return predictions opened for SQL."""
+        if is_remote(path):
+            raise InputError(f"{path} is an address; only `executor='spark'` reads those.")
+        return duckdb_tables(path, partial)
 
-def open_executor(executor: str | Executor = "local") -> Executor:
-    """Return an executor by its name on the command line; an executor as it is.
 
-    Args:
-        executor: ``"local"``, ``"spark"`` (a session is started), or an executor.
+def is_remote(path: str | os.PathLike[str]) -> bool:
+    """Return whether ``path`` is an address (``s3a://…``, ``hdfs://…``) that only Spark reads.
 
     Example:
-        >>> open_executor("local")
-        Local()
+        >>> is_remote("s3a://bucket/parts"), is_remote("parts")
+        (True, False)
     """
-    if isinstance(executor, Executor):
-        return executor
-    if choice("executor", executor, NAMES) == "local":
-        return Local()
-    from credibly.executors.spark import Spark
-
-    return Spark()
+    return "://" in str(path)

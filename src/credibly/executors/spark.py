@@ -10,20 +10,34 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from credibly.checks import InputError
-from credibly.executors.executor import A, Advance, Executor, Feed, Plan, State
+from credibly.executors.executor import (
+    A,
+    Advance,
+    Executor,
+    Feed,
+    Row,
+    Source,
+    State,
+    Tables,
+    by_columns,
+    is_remote,
+    unseen,
+)
+from credibly.metrics.accumulators import Accumulator
+from credibly.metrics.ranking import TOTALS, RankPlan
 from credibly.predictions import Dataset
+from credibly.predictions.file_schema import Schema
 from credibly.predictions.shard import Piece, PieceReader
 from credibly.types import Array
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 Records = Iterator["pa.RecordBatch"]
+Task = Callable[[Records], Records]
 _STATE = "state binary, error string"
 _MERGE_FROM = 16
 """From so many states on, workers merge them before the driver does."""
@@ -31,14 +45,18 @@ _PARTITIONS_LIMIT = 2000
 _RECORDS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 
-def is_remote(path: str | os.PathLike[str]) -> bool:
-    """Return whether ``path`` is an address (``s3a://…``, ``hdfs://…``) that only Spark reads.
-
-    Example:
-        >>> is_remote("s3a://bucket/parts"), is_remote("parts")
-        (True, False)
-    """
-    return "://" in str(path)
+_VIEW = "credibly_predictions"
+_ARROW = {
+    "string": "string",
+    "float": "float32",
+    "double": "float64",
+    "boolean": "bool_",
+    "tinyint": "int8",
+    "smallint": "int16",
+    "int": "int32",
+    "bigint": "int64",
+    "void": "null",
+}
 
 
 def file_address(file: str) -> str:
@@ -96,11 +114,7 @@ class Spark(Executor):
         self.session = spark_session() if session is None else session
 
     def accumulate(
-        self,
-        dataset: Dataset,
-        accumulator: A,
-        feed: Feed,
-        advance: Advance = lambda share: None,
+        self, dataset: Dataset, accumulator: A, feed: Feed[A], advance: Advance = unseen
     ) -> A:
         shards = dataset.pieces()
         task = _accumulate_task(shards, dataset.piece_reader, accumulator, feed)
@@ -115,12 +129,11 @@ class Spark(Executor):
 
     def each(self, count: int, work: Callable[[int], State], where: str) -> list[State]:
         frame = self._tasks(count, _work_task(work), f"index int, {_STATE}")
-        rows = sorted(self._collect(frame, where), key=lambda row: row.index)
+        # Not `row.index`: a row is a tuple, whose method that is.
+        rows = sorted(self._collect(frame, where), key=lambda row: row["index"])
         return [_unpack(row.state) for row in rows]
 
-    def label_totals(
-        self, dataset: Dataset, plan: Plan, advance: Advance = lambda share: None
-    ) -> Array:
+    def label_totals(self, dataset: Dataset, plan: RankPlan, advance: Advance = unseen) -> Array:
         shards = dataset.pieces()
         runs = "label int, part int, run binary, error string"
         with self._small_batches():
@@ -129,7 +142,7 @@ class Spark(Executor):
             frame = frame.repartition(count, "label", "part").sortWithinPartitions("label", "part")
             ranked = _mapped(frame, _rank_task(plan), f"label int, part int, {_STATE}")
             rows = self._collect(ranked, str(dataset.path))
-        totals = np.zeros((len(dataset.labels), 2))
+        totals = np.zeros((len(dataset.labels), TOTALS))
         for row in sorted(rows, key=lambda row: (row.label, row.part)):
             totals[row.label] += _unpack(row.state)["totals"]
         advance(1.0)
@@ -149,7 +162,33 @@ class Spark(Executor):
                 f"{found[0]['count']} times. Drop one of the rows or make the ids distinct."
             )
 
-    def _tasks(self, count: int, task: Callable[[Records], Records], schema: str) -> Any:
+    def tables(self, path: str | os.PathLike[str], *, partial: bool = False) -> Tables:
+        # Label names may differ by case alone; Spark takes them for one unless told otherwise.
+        self.session.conf.set("spark.sql.caseSensitive", "true")
+        if is_remote(path):
+            frame = self.session.read.parquet(str(path))
+            frame.createOrReplaceTempView(_VIEW)
+            schema = Schema.from_arrow(_arrow_schema(frame.schema), None, f"{path}: ")
+            dataset, labels, sources = None, schema.labels, [Source(_VIEW, schema)]
+        else:
+            dataset = Dataset(path, partial=partial)
+            dataset.check_ids(trust_writer=True)
+            labels, sources = dataset.labels, []
+            for place, (schema, files) in enumerate(by_columns(dataset)):
+                frame = self.session.read.parquet(*(file_address(str(file)) for file in files))
+                frame.createOrReplaceTempView(f"{_VIEW}_{place}")
+                sources.append(Source(f"{_VIEW}_{place}", schema))
+
+        def run(statement: str) -> list[Row]:
+            try:
+                return [tuple(row) for row in self.session.sql(statement).collect()]
+            except Exception as error:  # py4j and Spark raise types of their own
+                reason = str(error).splitlines()[0]
+                raise InputError(f"{path} could not be searched; {reason}") from error
+
+        return Tables(str(path), labels, sources, run, dataset, "`", has_largest=False)
+
+    def _tasks(self, count: int, task: Task, schema: str) -> Any:
         """Return a frame of ``count`` tasks."""
         return _mapped(self.session.range(0, count, 1, count), task, schema)
 
@@ -177,7 +216,19 @@ class Spark(Executor):
             self.session.conf.set(_RECORDS, before)
 
 
-def _mapped(frame: Any, task: Callable[[Records], Records], schema: str) -> Any:
+def _arrow_schema(struct: Any) -> Any:
+    """Return Spark's columns as Arrow's; types that predictions never have become lists."""
+    other = pa.list_(pa.null())
+    kinds = {field.name: field.dataType.simpleString() for field in struct.fields}
+    return pa.schema(
+        [
+            (name, getattr(pa, _ARROW[kind])() if kind in _ARROW else other)
+            for name, kind in kinds.items()
+        ]
+    )
+
+
+def _mapped(frame: Any, task: Task, schema: str) -> Any:
     """Return ``frame.mapInArrow``, without its warning about pandas, which takes no part."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
@@ -187,71 +238,69 @@ def _mapped(frame: Any, task: Callable[[Records], Records], schema: str) -> Any:
 # What runs on the workers. Each function returns one that Spark sends to them. -----------------
 
 
+def _guarded(task: Task, *columns: str) -> Task:
+    """Return the task with the message of an input that cannot be used as its last record.
+
+    Other errors are Spark's to report.
+    """
+
+    nothing = {name: 0 if _TYPES[name] == "int32" else None for name in columns}
+
+    def guarded(records: Records) -> Records:
+        try:
+            yield from task(records)
+        except InputError as error:
+            yield _record(**nothing, error=str(error))
+        except FileNotFoundError as error:
+            reason = f"every worker must see the files under the same path; {error}."
+            yield _record(**nothing, error=reason)
+
+    return guarded
+
+
 def _accumulate_task(
-    shards: list[Piece], reader: PieceReader, accumulator: Any, feed: Feed
-) -> Callable[[Records], Records]:
+    shards: list[Piece], reader: PieceReader, accumulator: A, feed: Feed[A]
+) -> Task:
     def task(records: Records) -> Records:
         mine = deepcopy(accumulator)
-
-        def add(index: int) -> None:
+        for index in _indices(records):
             for first_row, batch in reader.batches(shards[index]):
                 feed(mine, batch, first_row)
-
-        for index in _indices(records):
-            error = _attempt(lambda index=index: add(index))
-            if error is not None:
-                yield _record(state=None, error=error)
-                return
         yield _record(state=_pack(mine.state()), error=None)
 
-    return task
+    return _guarded(task, "state")
 
 
-def _merge_task(accumulator: Any) -> Callable[[Records], Records]:
+def _merge_task(accumulator: Accumulator) -> Task:
     def task(records: Records) -> Records:
         mine, some = deepcopy(accumulator), False
-        for record in records:
-            for row in record.to_pylist():
-                if row["error"] is not None:
-                    yield _record(**row)
-                    return
-                mine.merge(_unpack(row["state"]))
-                some = True
+        for row in _rows(records):
+            mine.merge(_unpack(row["state"]))
+            some = True
         if some:
             yield _record(state=_pack(mine.state()), error=None)
 
-    return task
+    return _guarded(task, "state")
 
 
-def _work_task(work: Callable[[int], State]) -> Callable[[Records], Records]:
+def _work_task(work: Callable[[int], State]) -> Task:
     def task(records: Records) -> Records:
         for index in _indices(records):
-            states: list[State] = []
-            error = _attempt(lambda index=index, states=states: states.append(work(index)))
-            yield _record(index=index, state=_pack(states[0]) if states else None, error=error)
+            yield _record(index=index, state=_pack(work(index)), error=None)
 
-    return task
+    return _guarded(task, "index", "state")
 
 
-def _split_task(
-    shards: list[Piece], reader: PieceReader, plan: Plan
-) -> Callable[[Records], Records]:
+def _split_task(shards: list[Piece], reader: PieceReader, plan: RankPlan) -> Task:
     def task(records: Records) -> Records:
         for index in _indices(records):
-            found: list[tuple[int, int, bytes]] = []
-            error = _attempt(
-                lambda index=index, found=found: found.extend(_runs(shards[index], reader, plan))
-            )
-            if error is not None:
-                yield _record(label=0, part=0, run=None, error=error)
-                return
-            for label, part, run in found:
+            for label, part, run in _runs(shards[index], reader, plan):
                 yield _record(label=label, part=part, run=run, error=None)
 
-    return task
+    return _guarded(task, "label", "part", "run")
 
 
-def _runs(shard: Piece, reader: PieceReader, plan: Plan) -> Iterator[tuple[int, int, bytes]]:
+def _runs(shard: Piece, reader: PieceReader, plan: RankPlan) -> Iterator[tuple[int, int, bytes]]:
     """Yield the values and targets of a shard, by label and range."""
     batches = list(reader.ranking(shard))
     values_of, targets_of = (np.concatenate(each) for each in zip(*batches, strict=True))
@@ -263,26 +312,22 @@ def _runs(shard: Piece, reader: PieceReader, plan: Plan) -> Iterator[tuple[int, 
                 yield label, part, _pack({"values": mine, "targets": truth})
 
 
-def _rank_task(plan: Plan) -> Callable[[Records], Records]:
+def _rank_task(plan: RankPlan) -> Task:
     def task(records: Records) -> Records:
         key, runs = None, []
-        for record in records:
-            for row in record.to_pylist():
-                if row["error"] is not None:
-                    yield _record(label=0, part=0, state=None, error=row["error"])
-                    return
-                if key is not None and key != (row["label"], row["part"]):
-                    yield _ranked(key, runs, plan)
-                    runs = []
-                key = row["label"], row["part"]
-                runs.append(_unpack(row["run"]))
+        for row in _rows(records):
+            if key is not None and key != (row["label"], row["part"]):
+                yield _ranked(key, runs, plan)
+                runs = []
+            key = row["label"], row["part"]
+            runs.append(_unpack(row["run"]))
         if key is not None:
             yield _ranked(key, runs, plan)
 
-    return task
+    return _guarded(task, "label", "part", "state")
 
 
-def _ranked(key: tuple[int, int], runs: list[State], plan: Plan) -> pa.RecordBatch:
+def _ranked(key: tuple[int, int], runs: list[State], plan: RankPlan) -> pa.RecordBatch:
     values, targets = (
         np.concatenate([run[name] for run in runs])[:, None] for name in ("values", "targets")
     )
@@ -295,15 +340,13 @@ def _indices(records: Records) -> Iterator[int]:
         yield from record.column(0).to_pylist()
 
 
-def _attempt(action: Callable[[], object]) -> str | None:
-    """Return the message of an input that cannot be used; other errors are Spark's to report."""
-    try:
-        action()
-    except InputError as error:
-        return str(error)
-    except FileNotFoundError as error:
-        return f"every worker must see the files under the same path; {error}."
-    return None
+def _rows(records: Records) -> Iterator[dict[str, Any]]:
+    """Yield the rows of the step before; the first that failed ends this one, too."""
+    for record in records:
+        for row in record.to_pylist():
+            if row["error"] is not None:
+                raise InputError(row["error"])
+            yield row
 
 
 _TYPES = {
@@ -317,8 +360,6 @@ _TYPES = {
 
 
 def _record(**cells: Any) -> pa.RecordBatch:
-    import pyarrow as pa
-
     columns = [pa.array([cell], pa.type_for_alias(_TYPES[name])) for name, cell in cells.items()]
     return pa.RecordBatch.from_arrays(columns, list(cells))
 

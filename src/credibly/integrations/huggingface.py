@@ -1,4 +1,4 @@
-"""Hugging Face Trainer: the loss, the metrics while training, and a model card.
+"""Hugging Face: the loss and the metrics for Trainer, a pipeline, and a model card.
 
     trainer = transformers.Trainer(
         …,
@@ -7,16 +7,23 @@
     )
     trainer.train()
     output = trainer.predict(held_out)
-    result = cr.calibrate_scores(output.predictions, output.label_ids, loss="spa+lpr")
+    result = cr.calibrate_scores(output.predictions, output.label_ids, loss="spa+lpr", labels=names)
+    cr.integrations.huggingface.save("my-tagger", model, result.pipeline, tokenizer)
     card = cr.integrations.huggingface.model_card(result, "my-tagger")
 
-Nothing here imports transformers: the functions have the signatures that its Trainer calls.
+    cr.integrations.huggingface.register()
+    tagger = transformers.pipeline("multi-label", model="my-tagger")
+
+Only ``register`` imports transformers: the others have the signatures that its Trainer calls.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -33,8 +40,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from credibly.losses import Loss
-    from credibly.workflows.calibration import CalibratedScores
+    from credibly.workflows.calibrated_scores import CalibratedScores
 
+PIPELINE = "pipeline.json"
 IGNORED = -100
 """The label that Trainer leaves out when it counts the labels of a step."""
 
@@ -115,11 +123,11 @@ def compute_metrics(
     def metrics_of(evaluated: EvaluatedBatch) -> dict[str, float]:
         scores = evaluated.predictions
         scores = to_numpy(scores[0] if isinstance(scores, tuple) else scores)
-        targets = to_numpy(evaluated.label_ids)
         ranked = pipeline.ranking_scores(scores)
+        targets = Targets.beside(ranked, to_numpy(evaluated.label_ids), "scores", coding=coding)
         assert pipeline.loss is not None
         values = pipeline.probabilities(scores) if pipeline.loss.has_link else None
-        return measure(ranked, values, targets, coding=coding)
+        return measure(ranked, values, targets)
 
     return metrics_of
 
@@ -156,6 +164,66 @@ def model_card(
         "## Calibration\n\n" + _stage_table(result) + "\n\n" + _reliability_table(result),
     ]
     return front + "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def save(folder: str | Path, model: Any, pipeline: Pipeline, tokenizer: Any = None) -> None:
+    """Write a model with the names of its labels and the pipeline that maps its scores.
+
+    Args:
+        folder: as for ``model.save_pretrained``; ``pipeline.json`` goes beside the weights.
+        model: a model of transformers.
+        pipeline: what ``cr.calibrate_scores(…, labels=…)`` returned as ``result.pipeline``.
+        tokenizer: saved too, if given.
+    """
+    if pipeline.labels is None:
+        raise InputError(
+            "`pipeline` must know the names of the labels; got none. Give `labels` to "
+            "`cr.calibrate_scores`."
+        )
+    model.config.problem_type = "multi_label_classification"
+    if model.config.num_labels == len(pipeline.labels):  # a loss may take two scores per label
+        model.config.id2label = dict(enumerate(pipeline.labels))
+        model.config.label2id = {label: place for place, label in enumerate(pipeline.labels)}
+    model.save_pretrained(folder)
+    if tokenizer is not None:
+        tokenizer.save_pretrained(folder)
+    pipeline.write(Path(folder) / PIPELINE)
+
+
+@cache
+def register() -> type:
+    """Make ``transformers.pipeline("multi-label", model=…)`` known, and return its class.
+
+    It classifies texts and returns every label with its calibrated probability, the most probable
+    first; ``top_k`` gives fewer. The model must come with the ``pipeline.json`` that ``save``
+    writes.
+    """
+    transformers: Any = import_module("transformers")
+    registry = import_module("transformers.pipelines").PIPELINE_REGISTRY
+    find = import_module("transformers.utils").cached_file
+
+    class MultiLabelPipeline(transformers.TextClassificationPipeline):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            self.calibrated = Pipeline.read(find(self.model.name_or_path, PIPELINE))
+
+        def __call__(self, inputs: Any, **options: Any) -> Any:
+            return transformers.Pipeline.__call__(self, inputs, **options)
+
+        def postprocess(self, model_outputs: Any, top_k: int | None = None, **_: Any) -> Any:
+            scores = model_outputs["logits"].float().numpy()
+            values = self.calibrated.probabilities(scores)[0].tolist()
+            pairs = zip(self.calibrated.labels or (), values, strict=True)
+            found = [{"label": label, "score": value} for label, value in pairs]
+            return sorted(found, key=lambda each: -each["score"])[:top_k]
+
+    registry.register_pipeline(
+        "multi-label",
+        pipeline_class=MultiLabelPipeline,
+        pt_model=transformers.AutoModelForSequenceClassification,
+        type="text",
+    )
+    return MultiLabelPipeline
 
 
 def _loss(loss: Loss | str) -> Loss:
@@ -219,7 +287,7 @@ def _probability_section(result: CalibratedScores) -> str:
         "```python\nimport credibly as cr\n\n"
         'pipeline = cr.Pipeline.read("pipeline.json")\n'
         "probabilities = pipeline.probabilities(logits)\n```\n\n"
-        f"`pip install credibly` (this card was written by version {__version__})."
+        f"This card was written by credibly {__version__}."
     )
 
 

@@ -21,11 +21,11 @@ from torch.utils.data import DataLoader, IterableDataset
 from credibly.checks import InputError, out_can_be_written
 from credibly.metrics.scorers import measure
 from credibly.pipeline import Pipeline
-from credibly.targets import Coding
-from credibly.train import WholeLoss, gather
+from credibly.targets import Coding, Targets
+from credibly.train.distributed import WholeLoss, gather
 from credibly.types import JsonObject
 from credibly.workflows import FitRows, calibrate_scores
-from credibly.workflows.calibration import CalibratedScores
+from credibly.workflows.calibrated_scores import CalibratedScores
 
 try:
     import lightning.pytorch as pl  # pyright: ignore[reportMissingImports]
@@ -96,7 +96,9 @@ class Module(pl.LightningModule):
         scores, targets = gather(scores.to(device)).cpu(), gather(targets.to(device)).cpu()
         link = Pipeline(self.loss)
         values = link.probabilities(scores) if self.loss.has_link else None
-        numbers = measure(link.ranking_scores(scores), values, targets, coding="unknown")
+        ranked = link.ranking_scores(scores)
+        truth = Targets.beside(ranked, targets, "scores", coding="unknown")
+        numbers = measure(ranked, values, truth)
         for name in ("nll", "map"):
             if name in numbers:
                 self.log(f"val_{name}", numbers[name], prog_bar=True)
@@ -120,8 +122,8 @@ class Calibrate(pl.Callback):
 
     Args:
         loss: the loss that the module trains with, or its name; that of ``Module`` by default.
-        out: the predictions file to write; the pipeline goes beside it as ``pipeline.json`` if
-            the loss was given by name. None: nothing is written.
+        out: the predictions file to write; the pipeline goes beside it, with the ending
+            ``.pipeline.json``, if the loss was given by name. None: nothing is written.
         labels: names of the labels; "0", "1", … by default.
         ids: one per row of the validation data; row numbers by default.
         method: ``"auto"`` or the name of a calibrator, as for ``cr.calibrate_scores``.
@@ -181,7 +183,7 @@ class Calibrate(pl.Callback):
             self.out.parent.mkdir(parents=True, exist_ok=True)
             result.predictions.write(self.out)
             if result.pipeline.loss_name is not None:
-                result.pipeline.write(self.out.with_name("pipeline.json"))
+                result.pipeline.write(self.out.with_suffix(".pipeline.json"))
         return result
 
     def _loss(self, module: pl.LightningModule) -> Loss | str:

@@ -22,13 +22,13 @@ class AssumeNegative(BinaryLoss):
     $g(v) = v - \log(L - 1)$; a sigmoid of the scores overstates it. Cole et al. (2021), there
     called WAN; Garcin et al. (2023), Eq. 5, call it AN. As printed there, values are summed over
     the labels of a row and averaged over rows: ``reduction="rows"`` is the default here. The mean
-    over entries is $1/L$ of it, with which SGD at the paper's rate learns next to nothing.
+    over entries is $1/L$ of it; with it, SGD at the paper's rate hardly learns.
 
     In the loss $L$ counts the known labels of the row, so that an unknown label changes nothing. In
-    the link it is the number of columns of the scores. Tensor may be class indices.
+    the link it is the number of columns of the scores. Targets may be class indices.
 
     Args:
-        reduction: ``"rows"``, ``"mean"``, ``"rows"``, ``"sum"`` or ``"none"``; see `Loss`.
+        reduction: ``"rows"``, ``"mean"``, ``"sum"`` or ``"none"``; see `Loss`.
         label_weight: factors of both sides, one per label; see `BinaryLoss`.
 
     Example:

@@ -7,10 +7,12 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from credibly import checks
+from credibly import targets as coding
 from credibly.losses.base import LinkFormula, Properness, Reduction, working_precision
 from credibly.losses.families import BinaryLoss
 from credibly.losses.fused.entries import EntryLoop, asymmetric_loop
 from credibly.losses.fused.form import FusedForm
+from credibly.losses.linear.chunks import LinearForm
 from credibly.types import LogOdds, Scores
 
 
@@ -33,12 +35,21 @@ class Asymmetric(BinaryLoss):
     training stops, hence the link: set ``detach_weight=True`` for models trained with it.
     It also sums over entries; here the mean over known entries is taken.
 
+    With ``gap_target``, $\gamma_-$ follows the data, as the paper's adaptive asymmetry does (its
+    Eq. 11; sign, gap and rate are ours). After each batch in training mode, $\gamma_- \leftarrow
+    (\gamma_- + \lambda(\Delta_{target} - \Delta))_+$, where $\Delta$ is the mean of $p$ over
+    positives less the mean of $1 - p$ over negatives. A larger $\gamma_-$ widens the gap, so this
+    sign closes in on the target. Batches without positives or without negatives change nothing.
+    $\gamma_-$ is then a buffer, saved with the loss, and the link uses its last value.
+
     Args:
-        gamma_neg: $\gamma_- \ge 0$.
+        gamma_neg: $\gamma_- \ge 0$; with ``gap_target``, where it starts.
         gamma_pos: $\gamma_+ \ge 0$.
         margin: $m$ in [0, 1).
         detach_weight: whether the weights $(1-p)^{\gamma_+}$ and $p_m^{\gamma_-}$ are constants
             for the gradient. The value is the same.
+        gap_target: $\Delta_{target}$ in [-1, 1], or None to keep $\gamma_-$.
+        gap_rate: $\lambda > 0$.
         reduction: ``"mean"``, ``"rows"``, ``"sum"`` or ``"none"``; see `Loss`.
         label_weight: factors of both sides, one per label; see `BinaryLoss`.
 
@@ -53,9 +64,9 @@ class Asymmetric(BinaryLoss):
     """
 
     name = "asl"
-    arguments = ("gamma_neg", "gamma_pos", "margin", "detach_weight")
     properness: Properness = "recoverable"
     published = "sigmoid"
+    gamma_neg: float | Tensor
 
     def __init__(
         self,
@@ -63,15 +74,41 @@ class Asymmetric(BinaryLoss):
         gamma_pos: float = 1.0,
         margin: float = 0.05,
         detach_weight: bool = False,
+        gap_target: float | None = None,
+        gap_rate: float = 0.01,
         *,
         reduction: Reduction = "mean",
         label_weight: Tensor | None = None,
     ) -> None:
         super().__init__(reduction=reduction, label_weight=label_weight)
-        self.gamma_neg = checks.at_least("gamma_neg", gamma_neg, 0.0)
+        gamma_neg = checks.at_least("gamma_neg", gamma_neg, 0.0)
+        self.gap_target = self.gap_rate = None
+        if gap_target is None:
+            self.gamma_neg = gamma_neg
+        else:
+            self.gap_target = checks.between("gap_target", gap_target, -1.0, 1.0)
+            self.gap_rate = checks.positive("gap_rate", gap_rate)
+            self.register_buffer("gamma_neg", torch.tensor(gamma_neg, dtype=torch.float64))
         self.gamma_pos = checks.at_least("gamma_pos", gamma_pos, 0.0)
         self.margin = checks.fraction("margin", margin, high_open=True)
         self.detach_weight = self.detached = bool(detach_weight)
+
+    def forward(self, scores: Scores, targets: Tensor, weight: Tensor | None = None) -> Tensor:
+        value = super().forward(scores, targets, weight)
+        if self.gap_target is None or self.gap_rate is None or not self.training:
+            return value
+        scores, targets = self._prepare(scores.detach(), targets)
+        p, targets = torch.sigmoid(scores), coding.unknown_to_minus_one(targets)
+        present = targets.clamp(min=0)
+        absent = torch.where(targets >= 0, 1 - targets, 0.0)
+        gap = (present * p).sum() / present.sum() - (absent * (1 - p)).sum() / absent.sum()
+        step = torch.nan_to_num(self.gap_target - gap, nan=0.0)  # NaN: one sign is missing
+        # A new tensor: backward still needs the one that this batch used.
+        self.gamma_neg = (self.gamma_neg + self.gap_rate * step).clamp(min=0)
+        return value
+
+    def linear_form(self) -> LinearForm | None:
+        return super().linear_form() if self.gap_target is None else None
 
     def positive(self, scores: Scores) -> Tensor:
         log_present = logsigmoid(scores)
@@ -95,10 +132,11 @@ class Asymmetric(BinaryLoss):
         return torch.where(above, odds, -torch.inf)
 
     def formula(self) -> LinkFormula:
-        names = ("gamma_neg", "gamma_pos", "margin", "detach_weight")
-        return {"link": "asymmetric", **{name: getattr(self, name) for name in names}}
+        names = ("gamma_pos", "margin", "detach_weight")
+        numbers = {name: getattr(self, name) for name in names}
+        return {"link": "asymmetric", "gamma_neg": float(self.gamma_neg), **numbers}
 
-    def _weight(self, log_base: Tensor, gamma: float) -> Tensor:
+    def _weight(self, log_base: Tensor, gamma: float | Tensor) -> Tensor:
         # exp(γ log w), not w ** γ: its derivative stays finite for γ < 1 as w → 0.
         weight = torch.exp(gamma * log_base)
         return weight.detach() if self.detach_weight else weight
@@ -123,12 +161,14 @@ class Asymmetric(BinaryLoss):
         return above, torch.log(shifted), log_rest
 
     def loop(self) -> FusedForm | None:
+        if type(self) not in (Asymmetric, Focal) or isinstance(self.gamma_neg, Tensor):
+            return None
         follow = not self.detach_weight
         loop, numbers = asymmetric_loop(self.gamma_pos, self.gamma_neg, self.margin, follow)
         return EntryLoop(self, loop, numbers)
 
 
-def _log_derivative(log_base: Tensor, log_rest: Tensor, gamma: float) -> Tensor:
+def _log_derivative(log_base: Tensor, log_rest: Tensor, gamma: float | Tensor) -> Tensor:
     """Return log h(w; γ) from log w and log(1 − w)."""
     # −log(1 − w)/w → 1 + w/2 + w²/3 as w → 0, where the quotient would be 0/0.
     base = torch.exp(log_base)
@@ -164,7 +204,6 @@ class Focal(Asymmetric):
     """
 
     name = "focal"
-    arguments = ("gamma_pos", "gamma_neg", "detach_weight")
 
     def __init__(
         self,

@@ -7,9 +7,9 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from credibly import checks
-from credibly.losses.base import LinkFormula, Reduction, working_precision
+from credibly.losses.base import LinkFormula, Reduction, softmax_log_odds, working_precision
 from credibly.losses.families import RowLoss
-from credibly.losses.softmax import ABSENT_SCORE, softmax_log_odds
+from credibly.losses.softmax import ABSENT_SCORE
 from credibly.types import LogOdds, Scores
 
 
@@ -42,7 +42,6 @@ class AsymmetricSingleLabel(RowLoss):
     """
 
     name = "asl-single"
-    arguments = ("gamma_pos", "gamma_neg", "smoothing")
     properness = "none"
     single_label = True
     exclusive = True

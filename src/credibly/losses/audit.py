@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from credibly.losses.base import Loss, Properness
+from credibly.losses.base import Loss, Properness, bisect
 from credibly.losses.families import BinaryLoss
 from credibly.notebook import html_table
 
@@ -173,15 +173,14 @@ def _link(loss: BinaryLoss, scores: Tensor) -> Tensor:
 
 def _stationary(loss: BinaryLoss, rates: Tensor) -> Tensor:
     """Return the score where the gradient for each (soft) rate turns from negative to positive."""
-    low, high = torch.full_like(rates, -_REACH), torch.full_like(rates, _REACH)
     targets = rates[:, None].expand(-1, _COLUMNS)
-    for _ in range(100):
-        middle = (low + high) / 2
+
+    def falling(middle: Tensor) -> Tensor:
         scores = middle[:, None].repeat(1, _COLUMNS).requires_grad_()
         (gradient,) = torch.autograd.grad(loss(scores, targets), scores)
-        falling = gradient[:, 0] < 0
-        low, high = torch.where(falling, middle, low), torch.where(falling, high, middle)
-    return (low + high) / 2
+        return gradient[:, 0] < 0
+
+    return bisect(falling, rates, _REACH)
 
 
 def _intervals(scores: Tensor, flags: Tensor) -> tuple[tuple[float, float], ...]:

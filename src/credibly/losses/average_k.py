@@ -10,13 +10,12 @@ from torch.nn.functional import logsigmoid
 
 from credibly import checks
 from credibly.losses import collectives
-from credibly.losses.base import LinkFormula, Reduction, working_precision
+from credibly.losses.base import LinkFormula, Reduction, softmax_log_odds, working_precision
 from credibly.losses.families import BatchLoss
-from credibly.losses.softmax import ABSENT_SCORE, softmax_log_odds
+from credibly.losses.softmax import ABSENT_SCORE
 from credibly.types import LogOdds, Scores
 
 ScoreHead = Literal["ml", "ml-softmax", "sccp"]
-_BLOCK = 64
 
 
 class AverageK(BatchLoss):
@@ -67,8 +66,6 @@ class AverageK(BatchLoss):
     """
 
     name = "avgk"
-    arguments = ("average_size", "alpha", "head")
-    required = ("average_size",)
     spans_processes = True
     published = "softmax"
     scores_per_label = 2
@@ -185,29 +182,12 @@ def _among_all(values: Tensor, count: int) -> Tensor:
 def largest_entries(values: Tensor, count: int) -> Tensor:
     """Return indices of the ``count`` largest entries, ascending; ties to the lowest index.
 
-    Entries at −inf are never taken. The k-th largest of the maxima of blocks is a lower bound of
-    the k-th largest entry, so one pass for the maxima leaves only a few blocks to look into.
+    Entries at −inf are never taken.
 
     Example:
         >>> largest_entries(torch.tensor([0.1, 0.7, 0.3, 0.7, 0.3]), 3)
         tensor([1, 2, 3])
     """
-    block = min(_BLOCK, values.numel() // (4 * count)) if count > 0 else 0
-    if block < 4:
-        return _largest_of_few(values, count)
-    whole = values.numel() // block * block
-    tops = values[:whole].view(-1, block).amax(1)
-    bound = tops.topk(count, sorted=False).values.min()
-    ties = tops == bound
-    # Of blocks that only reach the bound, the first ``count`` hold all ties that can be needed.
-    kept = ((tops > bound) | (ties & (ties.cumsum(0) <= count))).nonzero()
-    inside = (kept * block + torch.arange(block, device=values.device)).view(-1)
-    tail = torch.arange(whole, values.numel(), device=values.device)
-    indices = torch.cat([inside, tail])
-    return indices[_largest_of_few(values[indices], count)]
-
-
-def _largest_of_few(values: Tensor, count: int) -> Tensor:
     count = min(max(count, 0), values.numel())
     if count == 0:
         return torch.zeros(0, dtype=torch.long, device=values.device)

@@ -41,7 +41,6 @@ class BalancedTopK(RowLoss):
     """
 
     name = "topk"
-    arguments = ("average_size", "noise", "num_samples", "margin")
     properness = "none"
     has_link = False
     published = "softmax"
@@ -53,8 +52,8 @@ class BalancedTopK(RowLoss):
         noise: float = 1.0,
         num_samples: int = 5,
         margin: float = 1.0,
-        generator: torch.Generator | None = None,
         *,
+        generator: torch.Generator | None = None,
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__(reduction=reduction)

@@ -19,6 +19,7 @@ from __future__ import annotations
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
@@ -53,16 +54,25 @@ _LINK_METHODS = (
 
 
 OTHER_NAMES = {
+    "alpha": "To weigh positives, use `BCE(pos_weight=alpha / (1 - alpha))`.",
     "clip": "Its name here is `margin`.",
     "disable_torch_grad_focal_loss": "Its name here is `detach_weight`.",
     "eps": "Nothing is clamped here, so leave it out; label smoothing is `smoothing`.",
     "gamma": "There is one for each sign: `gamma_pos` and `gamma_neg`.",
     "Tp": "Its name here is `temperature_pos`.",
     "Tn": "Its name here is `temperature_neg`.",
+    "label_smoothing": "Pass soft targets: `targets * (1 - s) + s / 2` of labels, `… + s / L` of "
+    "classes.",
+    "pos_weight": "Use `BCE(pos_weight=…)`, whose link undoes the weight, or calibrate after "
+    "`loss(scores, targets, weight=1 + (pos_weight - 1) * targets)`.",
+    "weight": "Pass it with the scores: `loss(scores, targets, weight=…)`.",
+    "smoothing": "Pass soft targets: `targets * (1 - smoothing) + smoothing / 2`.",
+    "sum_classes": "Write `reduction='rows'`.",
+    "target_threshold": "Pass targets of 0 and 1: `(targets > threshold).float()`.",
     "size_average": "Write `reduction='mean'` or `reduction='sum'`.",
     "ignore_index": "Unknown labels are -1 or NaN in the targets, so leave it out.",
 }
-"""Arguments of other codes (official ASL and two-way, timm, torch), and what to write here."""
+"""Arguments of other codes (official ASL and two-way, timm, torchvision), and what to write."""
 
 
 def _for_arrays(method: Callable[..., Tensor]) -> Callable[..., Any]:
@@ -108,12 +118,6 @@ class Loss(nn.Module, ABC):
 
     aliases: ClassVar[tuple[str, ...]] = ()
     """Further names."""
-
-    arguments: ClassVar[tuple[str, ...]] = ()
-    """Names of the constructor's arguments, each kept as an attribute of that name."""
-
-    required: ClassVar[tuple[str, ...]] = ()
-    """Those of ``arguments`` that have no default."""
 
     from_text: ClassVar[bool] = True
     """Whether a name and numbers are enough to build one; False for losses made of others."""
@@ -171,9 +175,12 @@ class Mine(cr.losses.RowLoss):
         missing = sorted(cls.__abstractmethods__)
         if missing:
             raise checks.InputError(_missing(cls, missing))
-        for name in keywords:
-            if name in OTHER_NAMES and name not in cls.arguments:
-                raise checks.InputError(f"{cls.__name__} has no `{name}`. {OTHER_NAMES[name]}")
+        known = signature(cls.__init__).parameters
+        anything = any(each.kind is Parameter.VAR_KEYWORD for each in known.values())
+        for name in keywords.keys() - known.keys():
+            if not anything:
+                hint = OTHER_NAMES.get(name) or checks.nearest(name, list(known)[1:])
+                raise checks.InputError(f"{cls.__name__} has no `{name}`. {hint}")
         return super().__new__(cls)
 
     def __init_subclass__(cls, **keywords: Any) -> None:
@@ -190,6 +197,16 @@ class Mine(cr.losses.RowLoss):
     def __init__(self, *, reduction: Reduction = "mean") -> None:
         super().__init__()
         self.reduction: Reduction = checks.choice("reduction", reduction, REDUCTIONS)
+
+    @classmethod
+    def arguments(cls) -> dict[str, bool]:
+        """Return what its name may have in brackets, and whether it must: positional arguments.
+
+        Each is kept as an attribute of that name.
+        """
+        given = signature(cls.__init__).parameters.values()
+        own = [each for each in given if each.kind is each.POSITIONAL_OR_KEYWORD]
+        return {x.name: x.default is x.empty for x in own if x.name not in ("self", "loss")}
 
     @abstractmethod
     def forward(self, scores: Scores, targets: Tensor, weight: Tensor | None = None) -> Tensor:
@@ -224,8 +241,6 @@ class Mine(cr.losses.RowLoss):
         ranking = self.ranking_scores(working_precision(scores))
         if self.published == "sigmoid":
             return ranking
-        from credibly.losses.softmax import softmax_log_odds
-
         return softmax_log_odds(ranking)
 
     @_for_arrays
@@ -263,12 +278,8 @@ class Mine(cr.losses.RowLoss):
         """
         rates = torch.as_tensor(label_rates).double()
         goal = torch.logit(rates)
-        low, high = torch.full_like(goal, -1e4), torch.full_like(goal, 1e4)
-        for _ in range(200):  # bisection: log_odds increase; 200 halvings end at adjacent floats
-            middle = (low + high) / 2
-            below = self.log_odds(middle) < goal
-            low, high = torch.where(below, middle, low), torch.where(below, high, middle)
-        return high.to(torch.get_default_dtype())
+        found = bisect(lambda scores: self.log_odds(scores) < goal, rates, 1e4)
+        return found.to(torch.get_default_dtype())
 
     def formula(self) -> LinkFormula | None:
         """Return the link as plain values: a name in `credibly.runtime`, and its numbers.
@@ -312,8 +323,8 @@ class Mine(cr.losses.RowLoss):
         """Return the numbers that ``fit_state`` fits, by name."""
         return {}
 
-    def with_label_pairs(self, weight: float) -> FusedForm | None:
-        """Return this loss plus label pairs on its log-odds as one fused form, or None."""
+    def pairs_loop(self, weight: float) -> FusedForm | None:
+        """Return the compiled loop of this loss plus label pairs on its log-odds, or None."""
         return None
 
     def linear_form(self) -> LinearForm | None:
@@ -332,7 +343,7 @@ class Mine(cr.losses.RowLoss):
 
     def extra_repr(self) -> str:
         """Return the constructor's arguments, for ``repr``."""
-        shown = [f"{name}={_shown(getattr(self, name))}" for name in self.arguments]
+        shown = [f"{name}={_shown(getattr(self, name, None))}" for name in self.arguments()]
         if self.reduction != self.default_reduction:
             shown.append(f"reduction={self.reduction!r}")
         return ", ".join(text for text in shown if not text.endswith("=None"))
@@ -362,6 +373,39 @@ def belongs(kind: type, form: str, formulas: tuple[str, ...]) -> bool:
 def working_precision(scores: Scores) -> Scores:
     """Return float16 and bfloat16 scores as float32; everything inside a loss happens in that."""
     return scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
+
+
+def softmax_log_odds(scores: Scores) -> LogOdds:
+    r"""Return the logit of each softmax probability: $z_k - \mathrm{LSE}_{j \ne k}(z_j)$.
+
+    Stable where the probability itself rounds to 0 or 1; infinite for a single label, whose
+    softmax is always 1.
+
+    Example:
+        >>> softmax_log_odds(torch.tensor([[500.0, 0.0, 0.0]]))
+        tensor([[ 499.3069, -500.0000, -500.0000]])
+    """
+    if scores.shape[-1] == 1:
+        return torch.full_like(scores, torch.inf)
+    top, index = scores.max(-1, keepdim=True)
+    is_top = torch.arange(scores.shape[-1], device=scores.device) == index
+    below = torch.exp(scores - top)
+    # Less any entry but the largest, the sum keeps the largest's 1, so nothing cancels.
+    rest = torch.log(below.sum(-1, keepdim=True) - torch.where(is_top, 0.0, below))
+    others = scores.masked_fill(is_top, -torch.inf)
+    second = others.detach().amax(-1, keepdim=True)
+    lead = (top - second) - torch.logsumexp(others - second, -1, keepdim=True)
+    return torch.where(is_top, lead, scores - top - rest)
+
+
+def bisect(below: Callable[[Tensor], Tensor], like: Tensor, reach: float) -> Tensor:
+    """Return where ``below`` turns from True to False, for each entry, within ± ``reach``."""
+    low, high = torch.full_like(like, -reach), torch.full_like(like, reach)
+    for _ in range(200):  # halvings, which end at adjacent floats
+        middle = (low + high) / 2
+        left = below(middle)
+        low, high = torch.where(left, middle, low), torch.where(left, high, middle)
+    return high
 
 
 def _shown(value: Any) -> str:

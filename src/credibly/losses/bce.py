@@ -14,7 +14,7 @@ from credibly.losses.base import LinkFormula, Reduction, working_precision
 from credibly.losses.families import BinaryLoss
 from credibly.losses.fused.entries import EntryLoop, side_numbers, softplus_loop
 from credibly.losses.fused.form import FusedForm
-from credibly.losses.fused.linked import LinkedPairs
+from credibly.losses.fused.pairs import LinkedPairs
 from credibly.types import LogOdds, Scores
 
 # SPA with scales and slopes 1 and no shifts: one loop serves both.
@@ -45,7 +45,6 @@ class BCE(BinaryLoss):
     """
 
     name = "bce"
-    arguments = ("pos_weight",)
     properness = "strict"
     pos_weight: Tensor | None
 
@@ -84,10 +83,12 @@ class BCE(BinaryLoss):
         return own
 
     def loop(self) -> FusedForm | None:
-        return EntryLoop(self, softplus_loop, _NUMBERS) if self.pos_weight is None else None
+        plain = type(self) is BCE and self.pos_weight is None
+        return EntryLoop(self, softplus_loop, _NUMBERS) if plain else None
 
     def pairs_loop(self, weight: float) -> FusedForm | None:
-        return LinkedPairs(self, _NUMBERS, weight) if self.pos_weight is None else None
+        plain = self.loop() is not None and self.label_weight is None and self.reduction == "mean"
+        return LinkedPairs(self, _NUMBERS, weight) if plain else None
 
 
 def _positive_factor(weight: float | Tensor) -> Tensor:

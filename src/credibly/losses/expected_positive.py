@@ -40,8 +40,6 @@ class ExpectedPositive(BatchLoss):
     """
 
     name = "epr"
-    arguments = ("average_size", "weight")
-    required = ("average_size",)
     spans_processes = True
     published = "softmax"
 

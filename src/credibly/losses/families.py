@@ -53,9 +53,6 @@ class Mine(cr.losses.BinaryLoss):
         super().__init__(reduction=reduction)
         vector = None if label_weight is None else checks.label_weight(label_weight)
         self.register_buffer("label_weight", vector, persistent=False)
-        # Found out once: `torch.compile` would trace it.
-        self._owns_loop = belongs(type(self), "loop", _FORMULAS)
-        self._owns_pairs_loop = belongs(type(self), "pairs_loop", (*_FORMULAS, "log_odds"))
 
     @abstractmethod
     def positive(self, scores: Scores) -> Tensor:
@@ -68,22 +65,9 @@ class Mine(cr.losses.BinaryLoss):
     def loop(self) -> FusedForm | None:
         """Return the compiled loop of the formulas, where there is one.
 
-        It belongs to the class that writes ``positive`` and ``negative``: a subclass that writes
-        one of them again does not inherit it.
+        It belongs to the very class that writes the formulas, not to its subclasses.
         """
         return None
-
-    def pairs_loop(self, weight: float) -> FusedForm | None:
-        """Return the compiled loop of this loss plus label pairs on its log-odds, likewise."""
-        return None
-
-    def fused_form(self) -> FusedForm | None:
-        """Return the compiled loop if it is that of these formulas."""
-        return self.loop() if self._owns_loop else None
-
-    def with_label_pairs(self, weight: float) -> FusedForm | None:
-        plain = self.label_weight is None and self.reduction == "mean"
-        return self.pairs_loop(weight) if self._owns_pairs_loop and plain else None
 
     def linear_form(self) -> LinearForm | None:
         # A subclass that puts the formulas together itself may need all labels of a row.
@@ -101,7 +85,7 @@ class Mine(cr.losses.BinaryLoss):
     def forward(self, scores: Scores, targets: Tensor, weight: Tensor | None = None) -> Tensor:
         scores, targets = self._prepare(scores, targets)
         if weight is None and self.label_weight is None and self.reduction in ("mean", "rows"):
-            form = self.fused_form()
+            form = self.loop()
             mean = self.plain_mean(scores, targets) if form is None else form(scores, targets)
             return mean * _per_row(targets).to(mean) if self.reduction == "rows" else mean
         values = self._weighted(scores, targets, weight)
@@ -162,9 +146,6 @@ class Mine(cr.losses.BinaryLoss):
         if weight is not None:
             values = values * checks.entry_weight(weight, scores).to(values.dtype)
         return values
-
-
-_FORMULAS = ("positive", "negative", "plain_values")
 
 
 def _per_row(targets: Tensor) -> Tensor:

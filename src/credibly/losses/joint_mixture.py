@@ -8,7 +8,7 @@ from torch.nn.functional import logsigmoid, pad, softplus
 from torch.nn.parameter import UninitializedParameter
 
 from credibly import checks
-from credibly.losses.base import LinkFormula, Reduction, working_precision
+from credibly.losses.base import LinkFormula, Reduction, bisect, working_precision
 from credibly.losses.families import RowLoss
 from credibly.types import LogOdds, Probabilities, Scores
 
@@ -54,7 +54,6 @@ class JointMixture(RowLoss):
     """
 
     name = "joint"
-    arguments = ("components", "num_labels", "spread", "seed")
     properness = "strict"
     models_pairs = True
 
@@ -136,12 +135,8 @@ class JointMixture(RowLoss):
         rates = torch.as_tensor(label_rates).double()
         self._know_labels(len(rates))
         offsets = self.offsets.detach().double().to(rates.device)
-        low, high = torch.full_like(rates, -1e4), torch.full_like(rates, 1e4)
-        for _ in range(200):  # bisection: the mean of sigmoids increases
-            middle = (low + high) / 2
-            below = torch.sigmoid(middle + offsets).mean(0) < rates
-            low, high = torch.where(below, middle, low), torch.where(below, high, middle)
-        start = torch.cat([high, rates.new_zeros(self.components + 1)])
+        scores = bisect(lambda v: torch.sigmoid(v + offsets).mean(0) < rates, rates, 1e4)
+        start = torch.cat([scores, rates.new_zeros(self.components + 1)])
         return start.to(torch.get_default_dtype())
 
     def mixture(self, scores: Scores) -> tuple[Tensor, Probabilities]:

@@ -11,7 +11,6 @@ from credibly import checks
 from credibly import targets as coding
 from credibly.losses.base import Loss, Reduction, working_precision
 from credibly.losses.collectives import all_reduce_sum, process_count
-from credibly.losses.fused.form import FusedForm
 from credibly.losses.fused.pairs import PairsForm, row_pairs
 from credibly.losses.wrapped import WrappedLoss
 from credibly.types import JsonObject, LogOdds, Scores
@@ -34,28 +33,27 @@ class LabelPairs(WrappedLoss):
 
     The wrapped loss keeps its link and everything else. Where labels are independent given the
     input the minimiser stays where it was; where they depend on each other it is biased (true
-    rates .50 and .35 came out as .551 and .266 in one such case at $\lambda = 1$). With pairs
-    taken from a joint model the bias is gone and so is the use: its likelihood knows pairs already
-    (docs/guide/search.md), so `JointMixture` is refused. Labels of which
-    exactly one is present, as a softmax has them, depend on each other: there ``properness`` is
-    ``"none"``. It is ``"none"`` as well with ``on="published"`` where the published log-odds are
-    not those of the link: pairs then move the minimiser even of independent labels.
+    rates .50 and .35 came out as .551 and .266 in one such case at $\lambda = 1$). The likelihood
+    of `JointMixture` contains the pairs already, so that loss is refused. The labels of a softmax
+    depend on each other, because exactly one is present: there ``properness`` is ``"none"``. It is
+    also ``"none"`` with ``on="published"`` where the published log-odds are not those of the link:
+    pairs then move the minimiser even of independent labels.
 
     Where a link is flat (`Asymmetric` with a margin has log-odds of −∞ for p ≤ m) there is no
     gradient to give: log-odds of such a link count as at most ±50, without gradient beyond, so
     that value and gradient stay finite.
 
-    Time is O(positives × labels) per row, or O(labels) where positives are many; memory is that of
-    the scores. Under ``torch.compile`` and ``torch.func.vmap``, where the number of positives
-    cannot be looked at, both are O(labels²) per row.
+    Time is O(positives × labels) per row; memory is that of the scores. Under ``torch.compile`` and
+    ``torch.func.vmap``, where the number of positives cannot be looked at, both are O(labels²) per
+    row.
 
     Args:
         loss: any loss with a link; its ``reduction`` must be ``"mean"`` or ``"rows"``.
         weight: $\lambda \ge 0$. The paper gives none; held-out log loss chose the smallest weights
             tried, 0 to 0.1 (benchmarks/results/spa.md).
         on: which log-odds are compared. ``"link"``: those of the loss's own link. ``"published"``:
-            those that its authors print, $\hat\eta = \sigma(v)$ for `Focal` and `Asymmetric`, as
-            the paper's tables have it. The two differ only for these.
+            those of the paper's tables, $\hat\eta = \sigma(v)$ for `Focal` and `Asymmetric`. The
+            two differ only for these losses.
         reduction: ``"mean"``, ``"rows"``, ``"sum"`` or ``"none"``; see `Loss`.
 
     Example:
@@ -67,7 +65,6 @@ class LabelPairs(WrappedLoss):
         'spa+lpr'
     """
 
-    arguments = ("weight", "on")
     suffix = "lpr"
 
     def __init__(
@@ -111,7 +108,7 @@ class LabelPairs(WrappedLoss):
         across = self.spans_processes and self.training and process_count() > 1
         if weight is not None or self.reduction not in ("mean", "rows") or across:
             return self._by_rows(scores, targets, weight, details)
-        together = self._fused()
+        together = self.loss.pairs_loop(self.weight) if self.on == "link" else None
         if together is not None:
             scores = working_precision(scores)
             return together(scores, coding.tensor_matrix(scores, targets))
@@ -125,9 +122,6 @@ class LabelPairs(WrappedLoss):
         log_odds, matrix = self._compared(scores, targets)
         values = self._row_values(scores, matrix, weight, details)
         return values + self._weighted_pairs(log_odds, matrix, weight)
-
-    def _fused(self) -> FusedForm | None:
-        return self.loss.with_label_pairs(self.weight) if self.on == "link" else None
 
     def _by_rows(
         self, scores: Scores, targets: Tensor, weight: Tensor | None, details: JsonObject

@@ -53,8 +53,6 @@ class OnlineEstimation(BatchLoss):
     """
 
     name = "role"
-    arguments = ("num_rows", "num_labels", "average_size", "spread", "seed")
-    required = ("num_rows", "num_labels", "average_size")
     detached = True
     published = "softmax"
     needs_indices = True

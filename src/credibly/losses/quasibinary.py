@@ -77,7 +77,6 @@ class Quasibinary(BatchLoss):
     """
 
     name = "quasibinary"
-    arguments = ("momentum", "penalty")
     spans_processes = True
     has_state = True
     log_sum: Tensor
@@ -112,7 +111,7 @@ class Quasibinary(BatchLoss):
         )
 
     def linear_form(self) -> LinearForm | None:
-        return QuasibinaryLinear(self)
+        return QuasibinaryLinear(self) if self.training else None
 
     def log_odds(self, scores: Scores) -> LogOdds:
         """Return log-odds of $q$, clipped just below $q = 1$ to stay finite; rank by the scores."""

@@ -7,10 +7,12 @@ from typing import Any
 
 from credibly.checks import InputError, nearest
 from credibly.losses.base import OTHER_NAMES, Loss
+from credibly.losses.label_pairs import LabelPairs
+from credibly.losses.two_way import TwoWayTerm
+from credibly.losses.wrapped import Published
 from credibly.types import JsonObject
 
 _LONGEST = 1000
-_OF_ANY_LOSS = ("reduction",)
 _PART = re.compile(r"^\s*(?P<name>[\w-]+)\s*(?:\((?P<arguments>.*)\))?\s*$")
 
 
@@ -47,19 +49,24 @@ def from_name(name: str, **context: Any) -> Loss:
 
 
 def names() -> list[str]:
-    """Return every name that ``from_name`` knows."""
+    """Return every name that ``from_name`` knows.
+
+    Example:
+        >>> names()[:4]
+        ['an', 'asl', 'asl-single', 'avgk']
+    """
     return sorted(registered())
 
 
 def registered() -> dict[str, type[Loss]]:
-    """Return exported losses by name and alias, except those made of functions or losses."""
-    from credibly import losses
-
+    """Return the losses of this package by name and alias, except those made of other losses."""
     known: dict[str, type[Loss]] = {}
-    for exported in losses.__all__:
-        kind = vars(losses)[exported]
-        buildable = isinstance(kind, type) and issubclass(kind, Loss) and kind.from_text
-        if buildable and not kind.__abstractmethods__:
+    waiting: list[type[Loss]] = [Loss]
+    while waiting:
+        kind = waiting.pop()
+        waiting += kind.__subclasses__()
+        own = kind.__module__.startswith("credibly.losses.") and kind.from_text
+        if own and not kind.__abstractmethods__:
             known.update(dict.fromkeys((kind.name, *kind.aliases), kind))
     return known
 
@@ -97,14 +104,15 @@ def _value(text: str) -> Any:
 
 
 def _build(kind: type[Loss], arguments: JsonObject, context: JsonObject, full_name: str) -> Loss:
-    accepted = (*kind.arguments, *_OF_ANY_LOSS)
+    accepted = (*kind.arguments(), "reduction")
     for key in arguments:
         if key not in accepted:
             hint = OTHER_NAMES.get(key) or nearest(key, accepted)
             raise InputError(f"loss {full_name!r}: no argument {key!r}. {hint}")
     known = {key: value for key, value in context.items() if key in accepted and value is not None}
     given = {**known, **arguments}
-    missing = [key for key in kind.required if key not in given]
+    needed = [key for key, must in kind.arguments().items() if must]
+    missing = [key for key in needed if key not in given]
     if missing:
         raise InputError(
             f"loss {full_name!r} needs {', '.join(missing)}. "
@@ -119,10 +127,6 @@ def _build(kind: type[Loss], arguments: JsonObject, context: JsonObject, full_na
 
 
 def _wrap(loss: Loss, suffix: str, arguments: JsonObject, full_name: str) -> Loss:
-    from credibly.losses.label_pairs import LabelPairs
-    from credibly.losses.two_way import TwoWayTerm
-    from credibly.losses.wrapped import Published
-
     kinds = {kind.suffix: kind for kind in (LabelPairs, TwoWayTerm, Published)}
     if suffix not in kinds:
         raise InputError(
@@ -130,8 +134,8 @@ def _wrap(loss: Loss, suffix: str, arguments: JsonObject, full_name: str) -> Los
         )
     kind = kinds[suffix]
     for key in arguments:
-        if key not in kind.arguments:
-            hint = nearest(key, kind.arguments)
+        if key not in kind.arguments():
+            hint = nearest(key, kind.arguments())
             raise InputError(f"loss {full_name!r}: no argument {key!r} of {suffix!r}. {hint}")
     try:
         return kind(loss, **arguments)

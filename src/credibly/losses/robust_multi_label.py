@@ -43,7 +43,6 @@ class RobustMultiLabel(RowLoss):
     """
 
     name = "rml"
-    arguments = ("ramp", "single_weight", "leak")
     properness = "none"
     has_link = False
     published = "sigmoid"

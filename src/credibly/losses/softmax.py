@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from credibly import checks
-from credibly.losses.base import LinkFormula, Reduction, working_precision
+from credibly.losses.base import LinkFormula, Reduction, softmax_log_odds, working_precision
 from credibly.losses.families import RowLoss
 from credibly.losses.linear.chunks import LinearForm
 from credibly.losses.linear.rows import SoftmaxLinear
@@ -62,7 +62,6 @@ class Softmax(RowLoss):
 
     name = "softmax"
     aliases = ("ce",)
-    arguments = ("zero_label", "zero_weight")
     properness = "strict"
     exclusive = True
 
@@ -121,7 +120,8 @@ class Softmax(RowLoss):
         return shares.to(torch.get_default_dtype())
 
     def linear_form(self) -> LinearForm | None:
-        return SoftmaxLinear(self)
+        by_sums = self.zero_label in (None, "none_class")
+        return SoftmaxLinear(self) if by_sums else None
 
     def row_values(self, scores: Scores, targets: Tensor) -> tuple[Tensor, Tensor]:
         known = targets >= 0
@@ -157,26 +157,3 @@ class Softmax(RowLoss):
             return torch.where(known, log_share, -torch.inf).amax(-1)
         size = known.sum(-1).clamp(min=1)
         return -log_share.sum(-1) / size - torch.log(size.to(log_share.dtype))
-
-
-def softmax_log_odds(scores: Scores) -> LogOdds:
-    r"""Return the logit of each softmax probability: $z_k - \mathrm{LSE}_{j \ne k}(z_j)$.
-
-    Stable where the probability itself rounds to 0 or 1; infinite for a single label, whose
-    softmax is always 1.
-
-    Example:
-        >>> softmax_log_odds(torch.tensor([[500.0, 0.0, 0.0]]))
-        tensor([[ 499.3069, -500.0000, -500.0000]])
-    """
-    if scores.shape[-1] == 1:
-        return torch.full_like(scores, torch.inf)
-    top, index = scores.max(-1, keepdim=True)
-    is_top = torch.arange(scores.shape[-1], device=scores.device) == index
-    below = torch.exp(scores - top)
-    # Less any entry but the largest, the sum keeps the largest's 1, so nothing cancels.
-    rest = torch.log(below.sum(-1, keepdim=True) - torch.where(is_top, 0.0, below))
-    others = scores.masked_fill(is_top, -torch.inf)
-    second = others.detach().amax(-1, keepdim=True)
-    lead = (top - second) - torch.logsumexp(others - second, -1, keepdim=True)
-    return torch.where(is_top, lead, scores - top - rest)

@@ -12,7 +12,7 @@ from credibly.losses.base import LinkFormula, Reduction, working_precision
 from credibly.losses.families import BinaryLoss
 from credibly.losses.fused.entries import EntryLoop, side_numbers, softplus_loop
 from credibly.losses.fused.form import FusedForm
-from credibly.losses.fused.linked import LinkedPairs
+from credibly.losses.fused.pairs import LinkedPairs
 from credibly.types import LogOdds, Scores
 
 
@@ -50,7 +50,6 @@ class SPA(BinaryLoss):
     """
 
     name = "spa"
-    arguments = ("scale_pos", "slope_pos", "shift_pos", "scale_neg", "slope_neg", "shift_neg")
     properness = "strict"
 
     def __init__(
@@ -88,13 +87,14 @@ class SPA(BinaryLoss):
         return self.log_ratio + up - down
 
     def formula(self) -> LinkFormula:
-        return {"link": "spa", **{name: getattr(self, name) for name in self.arguments}}
+        return {"link": "spa", **{name: getattr(self, name) for name in self.arguments()}}
 
     def loop(self) -> FusedForm | None:
-        return EntryLoop(self, softplus_loop, self._numbers())
+        return EntryLoop(self, softplus_loop, self._numbers()) if type(self) is SPA else None
 
     def pairs_loop(self, weight: float) -> FusedForm | None:
-        return LinkedPairs(self, self._numbers(), weight)
+        plain = type(self) is SPA and self.label_weight is None and self.reduction == "mean"
+        return LinkedPairs(self, self._numbers(), weight) if plain else None
 
     def _numbers(self) -> tuple[float, ...]:
         return side_numbers(

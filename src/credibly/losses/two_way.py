@@ -44,11 +44,17 @@ class TwoWay(BatchLoss):
     mode; see `credibly.losses.collectives` for the convention. A weight multiplies the term of its
     row, and counts the row that many times in the sums of columns.
 
+    With few rows in a batch, most columns have no positive. ``memory=N`` keeps the scores (without
+    gradient) and targets of the last N rows seen in training mode and adds them to the batch for
+    the class-wise way. It holds for ``forward`` without weights; ``values`` and evaluation see the
+    batch alone. Each process has its own memory. It is not saved: a resumed run starts with none.
+
     Args:
         temperature_pos: $T_P > 0$; above 1 it spreads the gradient over the positives.
         temperature_neg: $T_N > 0$.
         margin: $\epsilon$, any real number.
         ways: ``"both"``, ``"samples"`` (rows only) or ``"labels"`` (columns only).
+        memory: number of past rows that the class-wise way sees beside the batch.
         reduction: ``"mean"``, ``"rows"``, ``"sum"`` or ``"none"``; see `Loss`.
 
     Example:
@@ -61,7 +67,6 @@ class TwoWay(BatchLoss):
     """
 
     name = "twl"
-    arguments = ("temperature_pos", "temperature_neg", "margin", "ways")
     has_link = False
     published = "sigmoid"
     spans_processes = True
@@ -72,6 +77,7 @@ class TwoWay(BatchLoss):
         temperature_neg: float = 1.0,
         margin: float = 0.0,
         ways: Literal["both", "samples", "labels"] = "both",
+        memory: int | None = None,
         *,
         reduction: Reduction = "mean",
     ) -> None:
@@ -80,19 +86,26 @@ class TwoWay(BatchLoss):
         self.temperature_neg = checks.positive("temperature_neg", temperature_neg)
         self.margin = checks.finite("margin", margin)
         self.ways = checks.choice("ways", ways, ("both", "samples", "labels"))
+        self.memory = None if memory is None else checks.whole_number("memory", memory, 1)
+        self._past: tuple[Tensor, Tensor] | None = None
 
     def forward(self, scores: Scores, targets: Tensor, weight: Tensor | None = None) -> Tensor:
         if weight is not None or self.reduction not in ("mean", "rows"):
+            if self.memory and self.training:
+                raise checks.InputError(
+                    "`memory` needs `reduction='mean'` or `'rows'`, and rows without weights. "
+                    "Leave out `memory`, or the weights and the other reduction."
+                )
             return super().forward(scores, targets, weight)
         checks.matrix_scores(scores)
         scores = working_precision(scores)
         targets = coding.tensor_matrix(scores, targets)
-        if self.training and collectives.process_count() > 1:
+        if self.training and (self.memory or collectives.process_count() > 1):
             return self.plain_mean(scores, coding.unknown_to_minus_one(targets))
         return TwoWayForm(self)(scores, targets)
 
     def linear_form(self) -> LinearForm | None:
-        return TwoWayLinear(self)
+        return None if self.memory else TwoWayLinear(self)
 
     def initial_scores(self, label_rates: Tensor) -> Scores:
         """Return the logits of the rates: not a link, but a start that ranks labels by rate."""
@@ -109,9 +122,20 @@ class TwoWay(BatchLoss):
             count = collectives.all_reduce_sum(valid.sum(), across)
             total = total + value / count.clamp(min=1)
         if self.ways != "samples":
+            if self.memory and self.training:
+                scores, targets = self._with_past(scores, targets, self.memory)
             terms, valid = self._terms(scores, targets, dim=0, across=across)
             total = total + terms.sum() / valid.sum().clamp(min=1)
         return total.to(scores.dtype)
+
+    def _with_past(self, scores: Scores, targets: Tensor, memory: int) -> tuple[Scores, Tensor]:
+        """Return the remembered rows and the batch, and remember the last of them."""
+        rows = scores, targets
+        if self._past is not None:
+            past_scores, past_targets = self._past
+            rows = torch.cat([past_scores.to(scores), scores]), torch.cat([past_targets, targets])
+        self._past = rows[0].detach()[-memory:], rows[1].detach()[-memory:]
+        return rows
 
     def batch_values(
         self, scores: Scores, targets: Tensor, weight: Tensor | None, *, update_state: bool
@@ -205,7 +229,6 @@ class TwoWayTerm(WrappedLoss):
         'bce+twl'
     """
 
-    arguments = ("weight", "temperature_pos", "temperature_neg")
     suffix = "twl"
 
     def __init__(

@@ -1,15 +1,164 @@
-"""What every accumulator does: add batches, and add what was accumulated elsewhere."""
+"""What every metric is made of: checked arguments of one shape, and sums over rows that merge."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from credibly.arrays import to_numpy
+from credibly import checks
+from credibly import targets as coded
+from credibly.arrays import aligned, to_numpy
 from credibly.checks import InputError
-from credibly.targets import Coding, TargetsLike, check_tally, tally
-from credibly.types import Array
+from credibly.targets import Coding, Targets, TargetsLike, check_tally, tally
+from credibly.types import Array, ArrayLike
+
+
+def pair(
+    values: ArrayLike,
+    targets: TargetsLike,
+    name: str,
+    coding: Coding | None = None,
+    *,
+    whole: bool = True,
+) -> tuple[Array, Array]:
+    """Return ``values`` and ``targets`` as (rows, labels) arrays of one shape.
+
+    Args:
+        values: become float32 or float64. One-dimensional values are one label.
+        targets: become int8, or float64 where some are soft; see ``credibly.targets``. Integers of
+            shape (rows,) beside a matrix of values are class indices.
+        name: what errors call the values.
+        coding: how to read targets of only −1 and +1; see ``credibly.targets.decode``.
+        whole: whether these are all rows, so that an ambiguous coding can be told.
+    """
+    targets = aligned(values, targets, name)
+    values = floating(to_numpy(values))
+    if values.ndim == 1:
+        targets = targets if isinstance(targets, Targets) else to_numpy(targets)
+        if len(targets.shape) == 1:
+            checks.same_shapes(**{name: values, "targets": targets})
+            values, targets = values[:, None], targets[:, None]
+    checks.matrix(name, values)
+    return values, target_matrix(targets, values.shape, name, coding, whole=whole)
+
+
+def target_matrix(
+    targets: TargetsLike,
+    shape: tuple[int, ...],
+    name: str,
+    coding: Coding | None = None,
+    *,
+    whole: bool = True,
+) -> Array:
+    """Return decoded targets, which must have the shape of the values called ``name``."""
+    array = to_numpy(targets)
+    if array.ndim == 1 and array.dtype.kind in "iu" and len(array) != shape[0]:
+        raise checks.InputError(
+            f"class indices must be one per row, {shape[0]}; got {len(array)} of them."
+        )
+    if array.ndim != 1 and array.shape != shape:
+        raise checks.InputError(
+            f"shapes must agree; got `{name}` {shape}, `targets` {array.shape}."
+        )
+    told = isinstance(targets, Targets) or coding is not None
+    matrix = coded.decode(targets, coding=coding, num_labels=shape[1], whole=whole and told)
+    if whole and not told and coded.is_ambiguous(matrix) and (array == coded.UNKNOWN).any():
+        raise checks.InputError(
+            "`targets` must say what −1 means; got only −1 and +1, which can be read two ways. "
+            'Pass `cr.targets.Targets.of(targets, coding="signed")` if −1 means absent, or '
+            '`coding="unknown"` there if −1 means unknown.'
+        )
+    return matrix if matrix.dtype == np.int8 else matrix.astype(np.float64, copy=False)
+
+
+def probability_pair(
+    probabilities: ArrayLike,
+    targets: TargetsLike,
+    coding: Coding | None = None,
+    *,
+    whole: bool = True,
+) -> tuple[Array, Array]:
+    """As ``pair``; the values must be probabilities."""
+    values, matrix = pair(probabilities, targets, "probabilities", coding, whole=whole)
+    return in_unit_interval(values), matrix
+
+
+def score_pair(scores: ArrayLike, targets: TargetsLike) -> tuple[Array, Array]:
+    """As ``pair``, for ranking: the values may be any numbers but NaN."""
+    values, matrix = pair(scores, targets, "scores")
+    if values.size and np.isnan(values.min()):
+        checks.no_nan("scores", values)
+    return values, matrix
+
+
+def set_pair(sets: ArrayLike, targets: TargetsLike) -> tuple[Array, Array]:
+    """Return label sets as a bool matrix, and the targets beside them."""
+    targets = aligned(sets, targets, "sets")
+    chosen = label_sets(sets)
+    return chosen, target_matrix(targets, chosen.shape, "sets")
+
+
+def hard(targets: Array, metric: str) -> Array:
+    """Return decoded targets, none of which may be soft.
+
+    Raises:
+        InputError: if a target is soft; ``metric`` is named.
+    """
+    if targets.dtype == np.int8:
+        return targets
+    between = (targets > 0) & (targets < 1)
+    if not between.any():
+        return targets.astype(np.int8)
+    first = tuple(int(i) for i in np.argwhere(between)[0])
+    raise checks.InputError(
+        f"`targets` must be 0, 1 or −1 (unknown) for {metric}, which has no meaning for soft "
+        f"values; got {targets[first].item()!r} at {first}. Round them first, or use a metric of "
+        "soft targets: average_precision, calibration_error, log_loss, brier, top_k_f1."
+    )
+
+
+def is_soft(targets: Array) -> bool:
+    """Return whether decoded targets hold values between 0 and 1."""
+    return targets.dtype != np.int8
+
+
+def label_sets(sets: ArrayLike) -> Array:
+    """Return a bool matrix: which labels are returned for which row."""
+    array = checks.matrix("sets", to_numpy(sets))
+    if array.dtype != bool:
+        if not ((array == 0) | (array == 1)).all():
+            raise checks.InputError(
+                f"`sets` must be a bool matrix (or 0 and 1); got {array.dtype} in "
+                f"[{array.min():.6g}, {array.max():.6g}]. Threshold probabilities first, for "
+                "example with `cr.decide.Threshold(0.5)`."
+            )
+        array = array.astype(bool)
+    return array
+
+
+def floating(array: Array) -> Array:
+    """Keep float32 and float64; turn float16 into float32, everything else into float64."""
+    if array.dtype in (np.float32, np.float64):
+        return array
+    return array.astype(np.float32 if array.dtype == np.float16 else np.float64)
+
+
+def in_unit_interval(array: Array) -> Array:
+    """Check that ``array`` lies in [0, 1]: two fast passes, a slow one only to word the error."""
+    # min and max are NaN when any entry is, so the comparison below fails on NaN too.
+    if array.size and not (array.min() >= 0 and array.max() <= 1):
+        checks.probabilities(array)
+    return array
+
+
+def mean_known(values: Array, **where: Any) -> Any:
+    """Return the mean of the entries that are not NaN; NaN if there are none, without a warning."""
+    known = ~np.isnan(values)
+    count = known.sum(**where)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(known, values, 0.0).sum(**where) / count
 
 
 class Accumulator:
@@ -54,6 +203,54 @@ class Accumulators(Accumulator):
         for part, each in self.parts.items():
             start = f"{part}:"
             each.merge({k.removeprefix(start): v for k, v in state.items() if k.startswith(start)})
+
+
+class SparseSums(Accumulator):
+    """Sums over cells, most of which stay empty: only the others are sent."""
+
+    cells: Array
+    """(cells, columns); the first column counts."""
+
+    def state(self) -> dict[str, Array]:
+        """Return the cells that are not empty."""
+        keys = np.flatnonzero(self.cells[:, 0])
+        return {"keys": keys, "cells": self.cells[keys]}
+
+    def merge(self, state: Mapping[str, Array]) -> None:
+        """Add the ``state()`` of other rows."""
+        self.cells[state["keys"]] += state["cells"]
+
+
+class BestRows(Accumulator):
+    """The first rows in the order of some of their columns.
+
+    Args:
+        order: columns to sort by, the first one first; with a minus the largest value comes first.
+        top: how many rows are kept; all if None.
+    """
+
+    def __init__(self, order: tuple[str, ...], top: int | None) -> None:
+        self.order, self.top = order, top
+        self.columns: dict[str, Array] = {}
+
+    def update(self, columns: Mapping[str, Array]) -> None:
+        """Add rows."""
+        if self.columns:
+            columns = {
+                name: np.concatenate([self.columns[name], each]) for name, each in columns.items()
+            }
+        keys = [-columns[name[1:]] if name[0] == "-" else columns[name] for name in self.order]
+        first = np.lexsort(keys[::-1])[: self.top]
+        self.columns = {name: each[first] for name, each in columns.items()}
+
+    def state(self) -> dict[str, Array]:
+        """Return the rows."""
+        return self.columns
+
+    def merge(self, state: Mapping[str, Array]) -> None:
+        """Add the ``state()`` of other rows."""
+        if state:
+            self.update(state)
 
 
 class Codes(Accumulator):

@@ -1,4 +1,4 @@
-"""Whether probabilities mean what they say: calibration errors and reliability diagrams."""
+"""Whether probabilities mean what they say: calibration errors, diagrams and proper scores."""
 
 from __future__ import annotations
 
@@ -8,20 +8,225 @@ from typing import Any, Literal
 import numpy as np
 
 from credibly import checks
-from credibly.arrays import like
+from credibly.arrays import like, to_numpy
 from credibly.metrics import kernels
-from credibly.metrics.accumulators import Accumulator
-from credibly.metrics.inputs import mean_known, probability_pair
+from credibly.metrics.accumulators import Accumulator, mean_known, probability_pair
 from credibly.metrics.label_sets import unknown_below_top
-from credibly.metrics.proportions import Band, proportion_interval
 from credibly.notebook import html_table
-from credibly.targets import Coding, TargetsLike
+from credibly.targets import TargetsLike
 from credibly.types import Array, ArrayLike
 
-Kind = Literal["ace", "mce", "ece"]
+Band = Literal["wilson", "clopper-pearson"]
+
+
+def proportion_interval(
+    successes: object, trials: object, level: float = 0.95, method: Band = "wilson"
+) -> tuple[Any, Any]:
+    """Lower and upper confidence limits of a probability, elementwise; [0, 1] without trials.
+
+    ``"wilson"`` inverts the score test and covers close to ``level`` on average;
+    ``"clopper-pearson"`` inverts the exact test and never covers less.
+
+    Example:
+        >>> low, high = proportion_interval(8, 10)
+        >>> round(float(low), 4), round(float(high), 4)
+        (0.4902, 0.9433)
+        >>> low, high = proportion_interval(8, 10, method="clopper-pearson")
+        >>> round(float(low), 4), round(float(high), 4)
+        (0.4439, 0.9748)
+    """
+    checks.choice("method", method, ("wilson", "clopper-pearson"))
+    checks.fraction("level", level, low_open=True, high_open=True)
+    k, n = to_numpy(successes).astype(np.float64), to_numpy(trials).astype(np.float64)
+    if not ((k >= 0) & (k <= n)).all():
+        raise checks.InputError(
+            "`successes` must lie between 0 and `trials`; "
+            f"got {k.min():g} to {k.max():g} of {n.min():g} to {n.max():g}."
+        )
+    low, high = (_wilson if method == "wilson" else _clopper_pearson)(k, n, level)
+    low, high = np.where(n > 0, low, 0.0)[()], np.where(n > 0, high, 1.0)[()]
+    return like(low, successes, trials), like(high, successes, trials)
+
+
+def _wilson(k: Any, n: Any, level: float) -> tuple[Any, Any]:
+    from scipy.special import ndtri
+
+    z = ndtri((1 + level) / 2)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        centre = (k + z * z / 2) / (n + z * z)
+        half = z / (n + z * z) * np.sqrt(k * (n - k) / n + z * z / 4)
+    # At 0 and n successes the limits are 0 and 1 exactly; the difference would round.
+    return np.where(k == 0, 0.0, centre - half), np.where(k == n, 1.0, centre + half)
+
+
+def _clopper_pearson(k: Any, n: Any, level: float) -> tuple[Any, Any]:
+    from scipy.special import betaincinv
+
+    tail = (1 - level) / 2
+    # Arguments of 0 are outside of the beta function's domain; the ends are known there.
+    low = betaincinv(np.maximum(k, 1e-300), n - k + 1, tail)
+    high = betaincinv(k + 1, np.maximum(n - k, 1e-300), 1 - tail)
+    return np.where(k == 0, 0.0, low), np.where(k == n, 1.0, high)
+
+
 Average = Literal["pooled", "macro"] | None
+COUNT, LOG_LOSS, SQUARED_ERROR = range(3)
+CONFIDENCE, TARGET = 1, 2
+"""Columns of the sums of ``ProperScores``, and of ``CalibrationBins``."""
+
+
+class ProperScores(Accumulator):
+    """Log loss and Brier score of each label.
+
+    Args:
+        num_labels: number of labels.
+        floor: as in ``log_loss``.
+    """
+
+    def __init__(self, num_labels: int, floor: float | None = None) -> None:
+        self.floor = floor
+        self.sums = {"proper": np.zeros((num_labels, 3))}
+
+    def update(self, probabilities: Array, targets: Array) -> None:
+        """Add checked entries, (rows, labels)."""
+        values, truth = np.ascontiguousarray(probabilities), np.ascontiguousarray(targets)
+        floor = smallest(values.dtype, self.floor)
+        kernels.add_proper_scores(values, truth, floor, self.sums["proper"])
+
+    @property
+    def known(self) -> int:
+        """Return how many entries had a known target."""
+        return int(self.sums["proper"][:, COUNT].sum())
+
+    def log_loss(self, average: Average = "pooled") -> Any:
+        """Return ``metrics.log_loss`` of all rows."""
+        return self._mean(LOG_LOSS, average)
+
+    def brier(self, average: Average = "pooled") -> Any:
+        """Return ``metrics.brier`` of all rows."""
+        return self._mean(SQUARED_ERROR, average)
+
+    def _mean(self, which: int, average: Average) -> Any:
+        checks.choice("average", average, ("pooled", "macro", None))
+        total = self.sums["proper"].sum(0) if average == "pooled" else self.sums["proper"]
+        with np.errstate(invalid="ignore"):
+            each = total[..., which] / total[..., COUNT]
+        return mean_known(each) if average == "macro" else each
+
+
+def log_loss(
+    probabilities: ArrayLike,
+    targets: TargetsLike,
+    average: Average = "pooled",
+    floor: float | None = None,
+) -> Any:
+    """Mean of −y log p − (1−y) log(1−p) over known entries.
+
+    ``average="pooled"`` is the mean over all entries, ``None`` one value per label, ``"macro"``
+    their mean. Probabilities below ``floor`` count as ``floor``, so that a 0 that is only rounding
+    does not make the mean infinite; by default it is the resolution of the dtype as in
+    scikit-learn (1.2e-7 for float32 and half precision, 2.2e-16 for float64); 0 turns it off.
+
+    Example:
+        >>> probabilities, targets = np.array([[0.8, 0.1]]), np.array([[1, 0]])
+        >>> round(float(log_loss(probabilities, targets)), 6)
+        0.164252
+        >>> float(log_loss(np.array([[0.0]]), np.array([[1]]), floor=0))
+        inf
+    """
+    scores = proper_scores(*probability_pair(probabilities, targets), floor)
+    return like(scores.log_loss(average), probabilities, targets)
+
+
+def brier(probabilities: ArrayLike, targets: TargetsLike, average: Average = "pooled") -> Any:
+    """Mean squared distance of probability and target over known entries.
+
+    Example:
+        >>> round(float(brier(np.array([[0.8, 0.1]]), np.array([[1, 0]]))), 6)
+        0.025
+    """
+    scores = proper_scores(*probability_pair(probabilities, targets))
+    return like(scores.brier(average), probabilities, targets)
+
+
+def kl_to_truth(
+    probabilities: ArrayLike,
+    truth: ArrayLike,
+    average: Average = "pooled",
+    exclusive: bool = False,
+    floor: float | None = None,
+) -> Any:
+    r"""Mean Kullback–Leibler divergence from known probabilities η to the estimates.
+
+    $$\mathrm{KL} = \eta \log\frac{\eta}{p} + (1-\eta) \log\frac{1-\eta}{1-p}$$
+
+    per entry: the part of the log loss that better probabilities could remove. With
+    ``exclusive=True`` rows are distributions over labels that exclude each other (shares of human
+    votes), and the result is the mean over rows of Σ η log(η/p). −1 in ``truth`` is unknown.
+    ``floor`` as in ``log_loss``.
+
+    Example:
+        >>> round(float(kl_to_truth(np.array([[0.5]]), np.array([[0.9]]))), 6)
+        0.368064
+        >>> shares = np.array([[0.5, 0.5, 0.0]])
+        >>> round(float(kl_to_truth(np.array([[0.25, 0.5, 0.25]]), shares, exclusive=True)), 6)
+        0.346574
+    """
+    values, rates = probability_pair(probabilities, truth)
+    checks.choice("average", average, ("pooled", "macro", None))
+    lowest = smallest(values.dtype, floor)
+    p, rates = values.astype(np.float64), rates.astype(np.float64)
+    known = rates >= 0
+    rates = np.where(known, rates, 0.0)
+    gain = _relative(rates, p, lowest)
+    if exclusive:
+        whole = known.all(1)
+        return like(mean_known(np.where(whole, gain.sum(1), np.nan)), probabilities, truth)
+    each = np.where(known, gain + _relative(1 - rates, 1 - p, lowest), np.nan)
+    if average == "pooled":
+        return like(mean_known(each), probabilities, truth)
+    labels = mean_known(each, axis=0)
+    return like(mean_known(labels) if average == "macro" else labels, probabilities, truth)
+
+
+def smallest(dtype: np.dtype, floor: float | None) -> float:
+    """The probability that stands in for anything smaller."""
+    if floor is None:
+        return float(np.finfo(dtype).eps)
+    return checks.fraction("floor", floor, high_open=True)
+
+
+def proper_scores(probabilities: Array, targets: Array, floor: float | None = None) -> ProperScores:
+    """Return the proper scores of checked entries."""
+    scores = ProperScores(probabilities.shape[1], floor)
+    scores.update(probabilities, targets)
+    return scores
+
+
+def row_scores(probabilities: Array, targets: Array, floor: float | None = None) -> Array:
+    """Return known entries, sum of log losses and sum of squared errors of each row, (rows, 3)."""
+    return proper_scores(probabilities.T, targets.T, floor).sums["proper"]
+
+
+def entry_log_loss(probabilities: Array, targets: Array) -> Array:
+    """Return the log loss of each checked entry, (rows, labels); 0 where the target is unknown.
+
+    Example:
+        >>> entry_log_loss(np.array([[0.5, 0.9]]), np.array([[1, -1]])).round(4)
+        array([[0.6931, 0.    ]])
+    """
+    each = proper_scores(probabilities.reshape(1, -1), targets.reshape(1, -1))
+    return each.sums["proper"][:, LOG_LOSS].reshape(probabilities.shape)
+
+
+def _relative(rates: Array, p: Array, lowest: float) -> Array:
+    """η log(η/p), which is 0 at η = 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(rates > 0, rates * np.log(rates / np.maximum(p, lowest)), 0.0)
+
+
+Kind = Literal["ace", "mce", "ece"]
 KINDS = ("ace", "mce", "ece")
-COUNT, CONFIDENCE, TARGET = range(3)
 
 
 class CalibrationBins(Accumulator):
@@ -55,18 +260,18 @@ class CalibrationBins(Accumulator):
         each = bin_error(total, kind, min_count)[()]
         return mean_known(each) if average == "macro" else each
 
-    def reliability(
-        self, per_label: bool = False, band: Band = "wilson", level: float = 0.95
-    ) -> Reliability:
+    def reliability(self, per_label: bool = False, level: float = 0.95) -> ReliabilityDiagram:
         """Return ``metrics.reliability`` of all rows."""
         total = self.sums["bins"] if per_label else self.sums["bins"].sum(0)
         count = total[..., COUNT]
-        lower, upper = proportion_interval(total[..., TARGET], count, level, band)
+        lower, upper = proportion_interval(total[..., TARGET], count, level)
         with np.errstate(invalid="ignore"):
             confidence = total[..., CONFIDENCE] / count
             frequency = total[..., TARGET] / count
         edges = _edges(total.shape[-2])
-        return Reliability(edges, count.astype(np.int64), confidence, frequency, lower, upper)
+        return ReliabilityDiagram(
+            edges, count.astype(np.int64), confidence, frequency, lower, upper
+        )
 
 
 def calibration_bins(probabilities: Array, targets: Array, bins: int = 15) -> CalibrationBins:
@@ -109,7 +314,7 @@ def _edges(bins: int, dtype: type | np.dtype = np.float64) -> Array:
 
 
 @dataclass(frozen=True, repr=False)
-class Reliability:
+class ReliabilityDiagram:
     """A reliability diagram: ``bins`` values each, or (labels, bins) with ``per_label=True``.
 
     Empty bins have NaN confidence and frequency, and a band of [0, 1].
@@ -130,7 +335,7 @@ class Reliability:
 
     def __repr__(self) -> str:
         bins = self.counts.shape[-1]
-        return f"Reliability({bins} bins, {int(self.counts.sum()):,} entries)"
+        return f"ReliabilityDiagram({bins} bins, {int(self.counts.sum()):,} entries)"
 
     def _repr_html_(self) -> str:
         """Return the bins that are not empty as a table, for notebooks."""
@@ -158,8 +363,6 @@ def calibration_error(
     bins: int = 15,
     min_count: int = 0,
     average: Average = "pooled",
-    *,
-    coding: Coding | None = None,
 ) -> Any:
     """Distance between confidence and frequency over equal-width bins.
 
@@ -176,7 +379,6 @@ def calibration_error(
             say, 30). ECE has no use for it: small bins have small weights.
         average: ``"pooled"`` bins all (row, label) entries together; ``None`` returns one error
             per label, ``"macro"`` their mean. These have very different values.
-        coding: how to read targets of only −1 and +1: ``"signed"`` or ``"unknown"``.
 
     Returns:
         The error, or one per label; NaN where no bin counts.
@@ -187,7 +389,7 @@ def calibration_error(
         >>> round(float(calibration_error(probabilities, targets, "ece", bins=5)), 4)
         0.15
     """
-    found = calibration_bins(*probability_pair(probabilities, targets, coding), bins)
+    found = calibration_bins(*probability_pair(probabilities, targets), bins)
     return like(found.error(kind, min_count, average), probabilities, targets)
 
 
@@ -198,8 +400,6 @@ def top_k_calibration_error(
     kind: Kind = "ece",
     bins: int = 15,
     min_count: int = 0,
-    *,
-    coding: Coding | None = None,
 ) -> Any:
     """Calibration error of each row's ``k`` most probable (known) labels, pooled.
 
@@ -211,7 +411,7 @@ def top_k_calibration_error(
         >>> float(top_k_calibration_error(probabilities, np.array([[1, 0, 0], [1, 0, 0]]), k=1))
         0.125
     """
-    values, truth = probability_pair(probabilities, targets, coding)
+    values, truth = probability_pair(probabilities, targets)
     top = unknown_below_top(values, truth, k)
     error = calibration_bins(values, top, bins).error(kind, min_count)
     return like(error, probabilities, targets)
@@ -226,14 +426,12 @@ def calibration_noise(
     average: Average = "pooled",
     repeats: int = 20,
     seed: int = 0,
-    *,
-    coding: Coding | None = None,
 ) -> Any:
     """Calibration error that these probabilities would show if they were exactly right.
 
     The mean over ``repeats`` of the error against targets drawn from the probabilities, unknown
     where ``targets`` are: finite data look miscalibrated, rare labels most of all. An error near
-    this value is no evidence against the probabilities.
+    this value is not evidence against the probabilities.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -244,7 +442,7 @@ def calibration_noise(
         >>> round(float(calibration_noise(rates, targets)), 3)
         0.127
     """
-    values, truth = probability_pair(probabilities, targets, coding)
+    values, truth = probability_pair(probabilities, targets)
     checks.at_least("repeats", repeats, 1)
     # A stream of its own: probabilities made with the same seed must not meet their own numbers.
     rng = np.random.default_rng((seed, 17))
@@ -265,15 +463,11 @@ def reliability(
     targets: TargetsLike,
     bins: int = 15,
     per_label: bool = False,
-    band: Band = "wilson",
     level: float = 0.95,
-    *,
-    coding: Coding | None = None,
-) -> Reliability:
-    """Counts, mean confidence and frequency of each bin, with a confidence band.
+) -> ReliabilityDiagram:
+    """Counts, mean confidence and frequency of each bin, with a confidence band (Wilson's).
 
-    ``band="wilson"`` is close to its level on average, ``"clopper-pearson"`` never below it. For
-    soft targets the band is that of 0/1 targets with the same mean, hence too wide if anything.
+    For soft targets the band is that of 0/1 targets with the same mean, hence too wide if anything.
 
     Example:
         >>> diagram = reliability(np.array([0.1, 0.2, 0.8, 0.9]), np.array([0, 0, 1, 0]), bins=2)
@@ -282,7 +476,7 @@ def reliability(
         >>> diagram.lower.round(3), diagram.upper.round(3)
         (array([0.   , 0.095]), array([0.658, 0.905]))
     """
-    found = calibration_bins(*probability_pair(probabilities, targets, coding), bins)
-    diagram = found.reliability(per_label, band, level)
+    found = calibration_bins(*probability_pair(probabilities, targets), bins)
+    diagram = found.reliability(per_label, level)
     parts = {name: like(part, probabilities, targets) for name, part in vars(diagram).items()}
-    return Reliability(**parts)
+    return ReliabilityDiagram(**parts)

@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from credibly import checks
-from credibly.arrays import to_numpy
-from credibly.frames import aligned
-from credibly.metrics import label_sets, proper, ranking
-from credibly.metrics.inputs import by_blocks, probability_pair, set_pair, target_matrix
-from credibly.metrics.inputs import label_sets as as_sets
-from credibly.metrics.proportions import proportion_interval
-from credibly.targets import Targets, TargetsLike, decode
-from credibly.types import Array
+from credibly.arrays import aligned, like, to_numpy
+from credibly.metrics import label_sets, ranking
+from credibly.metrics.accumulators import (
+    Accumulator,
+    is_soft,
+    probability_pair,
+    set_pair,
+    target_matrix,
+)
+from credibly.metrics.accumulators import label_sets as as_sets
+from credibly.metrics.calibration import (
+    COUNT,
+    bin_error,
+    brier,
+    least_count,
+    log_loss,
+    proportion_interval,
+    row_bins,
+    row_scores,
+)
+from credibly.metrics.label_sets import exact_match_terms, set_counts, top_k_sets, unknown_below_top
+from credibly.metrics.ranking import rank_influence, sample_average_precision
+from credibly.metrics.summaries import MIN_COUNT, THRESHOLD, TOP, Summary, summarised
+from credibly.metrics.top_labels import HELD, TopLabels
+from credibly.targets import SparseTargets, Targets, TargetsLike
+from credibly.types import Array, ArrayLike
 
 Method = Literal["bootstrap", "basic", "analytic"]
 
@@ -43,11 +63,11 @@ def interval(
 
     ``method="bootstrap"`` draws rows with replacement and takes quantiles of the metric;
     ``"basic"`` reflects them about the estimate, which undoes the upward bias of calibration
-    errors (a resample looks worse calibrated than the data it came from). ``"analytic"`` needs no
+    errors (a resample looks worse calibrated than the data). ``"analytic"`` needs no
     resampling: for metrics that are a mean over rows or entries (``log_loss``, ``brier``,
-    ``hamming``, ``exact_match``, ``set_coverage``, ``set_size``, ``expected_size`` and
-    ``mean_average_precision`` over samples), by the delta method with the row as the unit, or the
-    exact Clopper–Pearson interval where each row is a single success or failure.
+    ``hamming``, ``exact_match``, ``set_coverage``, ``set_size`` and ``mean_average_precision`` over
+    samples), by the delta method with the row as the unit, or the exact Clopper–Pearson interval
+    where each row is a single success or failure.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -59,15 +79,15 @@ def interval(
         True
     """
     _check_options(level, method, resamples)
-    columns, options = _decoded(metric, _same_rows(arrays), options)
+    columns = _decoded(metric, _same_rows(arrays))
     if method == "analytic":
         return _analytic(metric, columns, options, level)
-    estimate = _number(metric(*columns, **options))
-    draws = [
-        _number(metric(*(column[rows] for column in columns), **options))
-        for rows in bootstrap_rows(len(columns[0]), resamples, seed)
-    ]
-    return quantiles(estimate, np.array(draws), level, method)
+
+    def number(*some: Array) -> float:
+        return _number(metric(*some, **options))
+
+    draws = _draws(number, columns, resamples, seed)
+    return quantiles(number(*columns), draws, level, reflect=method == "basic")
 
 
 def paired_interval(
@@ -95,37 +115,33 @@ def paired_interval(
         True
     """
     _check_options(level, method, resamples)
-    columns, options = _decoded(metric, _same_rows((first, second, *shared)), options)
+    columns = _decoded(metric, _same_rows((first, second, *shared)))
     if method == "analytic":
         return _analytic_difference(metric, columns, options, level)
 
     def difference(one: Array, other: Array, *rest: Array) -> float:
         return _number(metric(one, *rest, **options)) - _number(metric(other, *rest, **options))
 
-    return interval(
-        difference,
-        *columns,
-        level=level,
-        method=method,
-        resamples=resamples,
-        seed=seed,
-    )
+    draws = _draws(difference, columns, resamples, seed)
+    return quantiles(difference(*columns), draws, level, reflect=method == "basic")
 
 
-def bootstrap_rows(rows: int, resamples: int, seed: int) -> Iterator[Array]:
-    """Row numbers of each resample."""
-    rng = np.random.default_rng(seed)
-    for _ in range(resamples):
-        yield rng.integers(0, rows, rows)
+def _draws(number: Callable[..., float], columns: list[Any], resamples: int, seed: int) -> Array:
+    """Return the number on resamples of the rows."""
+    rng, rows = np.random.default_rng(seed), len(columns[0])
+    resampled = (rng.integers(0, rows, rows) for _ in range(resamples))
+    return np.array([number(*(column[some] for column in columns)) for some in resampled])
 
 
-def quantiles(estimate: float, draws: Array, level: float, method: Method) -> Interval:
+def quantiles(
+    estimate: float, draws: Array, level: float = 0.95, *, reflect: bool = False
+) -> Interval:
     """The interval that the metric's values on resamples give."""
     known = draws[~np.isnan(draws)]  # a resample can miss every positive
     if np.isnan(estimate) or not known.size:
         return Interval(estimate, np.nan, np.nan)
     low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])
-    if method == "basic":
+    if reflect:
         low, high = 2 * estimate - high, 2 * estimate - low
     return Interval(estimate, float(low), float(high))
 
@@ -180,7 +196,7 @@ def _same_rows(arrays: tuple[TargetsLike, ...]) -> list[Any]:
         array if isinstance(array, Targets) else to_numpy(array) for array in (*arrays[:1], *others)
     ]
     if not columns or any(not column.shape for column in columns):
-        raise checks.InputError("an interval needs arrays with one entry a row; got none.")
+        raise checks.InputError("an interval needs arrays with one entry per row; got none.")
     if len({len(column) for column in columns}) > 1 or not len(columns[0]):
         listed = ", ".join(str(len(column)) for column in columns)
         raise checks.InputError(
@@ -189,22 +205,19 @@ def _same_rows(arrays: tuple[TargetsLike, ...]) -> list[Any]:
     return columns
 
 
-def _decoded(
-    metric: Callable[..., Any], columns: list[Any], options: dict[str, Any]
-) -> tuple[list[Any], dict[str, Any]]:
+def _decoded(metric: Callable[..., Any], columns: list[Any]) -> list[Any]:
     """Decode the targets of all rows once: a resample alone cannot tell how they are coded."""
-    if "coding" not in (getattr(metric, "__kwdefaults__", None) or {}):
-        return columns, options  # no metric of this package that takes targets
+    code = getattr(metric, "__code__", None)
+    ours = getattr(metric, "__module__", "").startswith("credibly.metrics.")
+    if not ours or code is None or "targets" not in code.co_varnames[: code.co_argcount]:
+        return columns
     *values, targets = columns
-    coding, shape = options.get("coding"), values[0].shape
-    if isinstance(targets, Targets):
-        decoded = targets.matrix
-    elif len(shape) == 1:
-        decoded = decode(targets[:, None], coding=coding)[:, 0]
-    else:
-        decoded = target_matrix(targets, shape, "values", coding)
-    rest = {name: value for name, value in options.items() if name != "coding"}
-    return [*values, Targets(decoded)], rest
+    shape = values[0].shape
+    if not isinstance(targets, Targets):
+        whole = targets[:, None] if len(shape) == 1 else targets
+        matrix = target_matrix(whole, (*shape, 1)[:2], "values")
+        targets = Targets(matrix[:, 0] if len(shape) == 1 else matrix)
+    return [*values, targets]
 
 
 def _number(value: Any) -> float:
@@ -231,29 +244,39 @@ def _row_terms(metric: Callable[..., Any], columns: list[Any], **options: Any) -
             f"an analytic interval needs average='pooled'; got {average!r}. Use method='bootstrap'."
         )
     if len(columns) == 2 and columns[0].ndim == 2 and columns[0].shape == columns[1].shape:
-        both = by_blocks(lambda *some: np.stack(terms(*some, **options), axis=1), *columns)
+        both = _by_blocks(lambda *some: np.stack(terms(*some, **options), axis=1), *columns)
         return both[:, 0], both[:, 1]
     return terms(*columns, **options)
 
 
+_BLOCK_ENTRIES = 1 << 18
+
+
+def _by_blocks(function: Callable[..., Array], *matrices: Array) -> Array:
+    """Return ``function`` of matrices whose rows it treats alone, some rows at a time.
+
+    Its intermediate results then take a few megabytes, however large the matrices are.
+    """
+    step = max(1, _BLOCK_ENTRIES // max(1, matrices[0].shape[1]))
+    starts = range(0, max(len(matrices[0]), 1), step)
+    parts = [function(*(each[start : start + step] for each in matrices)) for start in starts]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
 def _log_loss(probabilities: Array, targets: Targets, floor: float | None = None) -> Terms:
-    count, log_loss, _ = proper.row_scores(*probability_pair(probabilities, targets), floor).T
-    return log_loss, count
+    count, costs, _ = row_scores(*probability_pair(probabilities, targets), floor).T
+    return costs, count
 
 
 def _brier(probabilities: Array, targets: Targets) -> Terms:
-    count, _, squared = proper.row_scores(*probability_pair(probabilities, targets)).T
+    count, _, squared = row_scores(*probability_pair(probabilities, targets)).T
     return squared, count
-
-
-def _expected_size(probabilities: Array) -> Terms:
-    return probabilities.sum(1, dtype=np.float64), np.ones(len(probabilities))
 
 
 def _mean_average_precision(scores: Array, targets: Targets, over: str = "labels") -> Terms:
     if over != "samples":
         raise checks.InputError(
-            "mAP over labels is no mean over rows; use method='bootstrap', or over='samples'."
+            "mAP over labels is not a mean over rows; use method='bootstrap', or over='samples'."
         )
     each = ranking.sample_average_precision(scores, targets)
     return np.nan_to_num(each), (~np.isnan(each)).astype(np.float64)
@@ -269,9 +292,8 @@ def _set_size(sets: Array) -> Terms:
 
 
 _TERMS: dict[Callable[..., Any], Callable[..., Terms]] = {
-    proper.log_loss: _log_loss,
-    proper.brier: _brier,
-    proper.expected_size: _expected_size,
+    log_loss: _log_loss,
+    brier: _brier,
     ranking.mean_average_precision: _mean_average_precision,
     label_sets.set_coverage: _set_coverage,
     label_sets.set_size: _set_size,
@@ -280,3 +302,363 @@ _TERMS: dict[Callable[..., Any], Callable[..., Terms]] = {
         *set_pair(sets, targets)
     ),
 }
+
+
+GROUPS = 2000
+ROWS_RESAMPLED = 2**14
+"""Up to so many rows, each of them is resampled."""
+_ROWS_AT_ONCE = 4096
+_GROUPS_AT_ONCE = 8192
+_ERRORS = {"ACE": "ace", "MCE": "mce", "ECE": "ece"}
+
+Influence = Callable[[Array, Array, int], Array]
+
+
+@dataclass(frozen=True, repr=False)
+class Draws:
+    """Numbers of a summary, and their values on resamples of the rows."""
+
+    estimates: dict[str, float]
+    draws: dict[str, Array]
+
+    def __repr__(self) -> str:
+        return f"Draws({', '.join(self.estimates)})"
+
+
+class _Grouped(Accumulator):
+    """Terms and calibration bins by group.
+
+    Args:
+        names: of the numbers, in the order of the terms.
+        errors: by name of a number, its calibration error and the sums that it is of.
+        bins: number of bins.
+        groups: number of groups.
+    """
+
+    def __init__(
+        self, names: list[str], errors: dict[str, tuple[str, str]], bins: int, groups: int
+    ) -> None:
+        self.names, self.errors, self.bins, self.groups = names, errors, bins, groups
+        self.sums = {"terms": np.zeros((groups, len(names), 2))}
+        for _, of in errors.values():
+            self.sums[of] = np.zeros((groups, bins, 3))
+
+    def _add(self, name: str, rows: Array, first_row: int) -> None:
+        """Add rows to their groups: the first row's, the next one, and so on."""
+        total, start, place = self.sums[name], 0, first_row % self.groups
+        while start < len(rows):
+            size = min(self.groups - place, len(rows) - start)
+            total[place : place + size] += rows[start : start + size]
+            start, place = start + size, 0
+
+    def draws(
+        self,
+        estimates: Mapping[str, float],
+        min_count: int = 30,
+        resamples: int = 200,
+        seed: int = 0,
+    ) -> dict[str, Array]:
+        """Return each of the ``estimates`` that this knows on resamples of the groups.
+
+        Args:
+            estimates: numbers of all rows, by their names in tables.
+            min_count: as in ``summary``.
+            resamples: number of resamples.
+            seed: of the weights.
+        """
+        influence = self._influence()
+        linear = np.zeros((resamples, len(self.names)))
+        binned = {of: np.zeros((resamples, self.bins, 3)) for _, of in self.errors.values()}
+        for number, first in enumerate(range(0, self.groups, _GROUPS_AT_ONCE)):
+            some = slice(first, min(first + _GROUPS_AT_ONCE, self.groups))
+            shape = resamples, some.stop - first
+            weights = np.random.default_rng((seed, number)).poisson(1.0, shape).astype(np.float64)
+            linear += (weights - 1.0) @ influence[some]
+            for of, total in binned.items():
+                total += np.tensordot(weights, self.sums[of][some], axes=1)
+        draws = {
+            name: estimates[name] + linear[:, place]
+            for place, name in enumerate(self.names)
+            if name in estimates
+        }
+        for name, (kind, of) in self.errors.items():
+            if name in estimates:
+                draws[name] = _error_draws(binned[of], self.sums[of].sum(0), kind, min_count)
+        return draws
+
+    def intervals(
+        self,
+        estimates: Mapping[str, float],
+        min_count: int = 30,
+        resamples: int = 1000,
+        seed: int = 0,
+    ) -> dict[str, Interval]:
+        """Return a 95 % interval for each of the ``estimates`` that this knows, as ``draws``."""
+        draws = self.draws(estimates, min_count, resamples, seed)
+        return {
+            name: quantiles(estimates[name], draws[name]) for name in estimates if name in draws
+        }
+
+    def _influence(self) -> Array:
+        """Return the influence of each group on each ratio, (groups, numbers).
+
+        A number whose terms have no whole has its influence as its part.
+        """
+        part, whole = np.moveaxis(self.sums["terms"], 2, 0)
+        total = whole.sum(0)
+        scale = np.where(total > 0, total, 1.0)
+        return (part - part.sum(0) / scale * whole) / scale
+
+    @abstractmethod
+    def update(self, *rows: object, first_row: int) -> None:
+        """Add rows; the first has this number."""
+
+
+class GroupSums(_Grouped):
+    """Sums over groups of rows, from which intervals of every number of a summary are drawn.
+
+    Args:
+        summary: the same rows, accumulated before.
+        influence: what rows (values that rank them, targets, number of the first) add to mAP@y and
+            AUROC, (rows, 2); without it they have no interval.
+        groups: number of groups.
+        sets: whether rows come with label sets.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> probabilities = rng.random((500, 3)).astype(np.float32)
+        >>> targets = (rng.random((500, 3)) < probabilities).astype(np.int8)
+        >>> summary = Summary(3)
+        >>> summary.update(probabilities, targets)
+        >>> sums = GroupSums(summary)
+        >>> sums.update(probabilities, targets, first_row=0)
+        >>> estimate, low, high = sums.intervals(summary.numbers())["Brier"]
+        >>> low < estimate < high
+        True
+    """
+
+    def __init__(
+        self,
+        summary: Summary,
+        influence: Influence | None = None,
+        groups: int = GROUPS,
+        *,
+        sets: bool = False,
+    ) -> None:
+        self.summary, self.influence, self.with_sets = summary, influence, sets
+        names = ["mAP@x", "NLL", "Brier", "micro F1", "macro F1", "expected size", "true size"]
+        names += [] if influence is None else ["mAP@y", "AUROC"]
+        errors = {name: (kind, "bins") for name, kind in _ERRORS.items()}
+        if summary.top is not None:
+            names.append("F1-top-4")
+            errors["ECE-top-4"] = ("ece", "top bins")
+        if summary.zero is not None:
+            names += ["IN accuracy", "OUT MMC", "zero-label AUROC"]
+        if sets:
+            names += ["set size", "set coverage", "precision", "F1", "exact match"]
+        super().__init__(names, errors, summary.num_bins, groups)
+
+    def update(
+        self,
+        probabilities: Array,
+        targets: Array | Targets,
+        scores: Array | None = None,
+        sets: Array | None = None,
+        *,
+        first_row: int,
+    ) -> None:
+        """Add rows with decoded targets; the first has this number."""
+        ranked, targets = probabilities if scores is None else scores, to_numpy(targets)
+        for start in range(0, len(probabilities), _ROWS_AT_ONCE):
+            rows, first = slice(start, start + _ROWS_AT_ONCE), first_row + start
+            values, truth = probabilities[rows], targets[rows]
+            found = self._terms(values, truth, ranked[rows], first)
+            if sets is not None:
+                found |= _set_terms(sets[rows], truth)
+            terms = [np.stack(found[name], axis=1) for name in self.names]
+            self._add("terms", np.stack(terms, axis=1), first)
+            self._add("bins", row_bins(values, truth, self.bins), first)
+            if self.summary.top is not None:
+                top = unknown_below_top(values, truth, TOP)
+                self._add("top bins", row_bins(values, top, self.bins), first)
+
+    def _terms(self, values: Array, truth: Array, ranked: Array, first: int) -> dict[str, tuple]:
+        """Return (part, whole) of each number and row: a ratio; an influence where whole is 0."""
+        known, ones, nothing = truth >= 0, np.ones(len(values)), np.zeros(len(values))
+        precision = to_numpy(sample_average_precision(ranked, Targets(truth)))
+        count, costs, squared = row_scores(values, truth).T
+        sets = values >= THRESHOLD
+        hits, returned, present = set_counts(sets, truth, 1)
+        found = {
+            "micro F1": (2 * hits, returned + present),
+            "macro F1": (self.summary.sets.macro_f1_influence(sets, truth), nothing),
+            "mAP@x": (np.nan_to_num(precision), ~np.isnan(precision)),
+            "NLL": (costs, count),
+            "Brier": (squared, count),
+            "expected size": (np.where(known, values, 0).sum(1, dtype=np.float64), ones),
+            "true size": (np.where(known, truth, 0).sum(1, dtype=np.float64), ones),
+        }
+        if self.influence is not None:
+            precision, area = self.influence(ranked, truth, first).T
+            found |= {"mAP@y": (precision, nothing), "AUROC": (area, nothing)}
+        if self.summary.top is not None:
+            top = top_k_sets(ranked, truth, TOP)
+            found["F1-top-4"] = (self.summary.top.sets.macro_f1_influence(top, truth), nothing)
+        if self.summary.zero is not None:
+            terms = self.summary.zero.row_terms(values, truth)
+            found |= {name: tuple(each.T) for name, each in terms.items()}
+        return found
+
+
+def _set_terms(sets: Array, truth: Array) -> dict[str, tuple]:
+    hits, returned, present = set_counts(sets, truth, 1)
+    ones = np.ones(len(sets))
+    return {
+        "set size": (sets.sum(1), ones),
+        "set coverage": (hits, present),
+        "precision": (hits, returned),
+        "F1": (2 * hits, returned + present),
+        "exact match": (0 * ones, ones) if is_soft(truth) else exact_match_terms(sets, truth),
+    }
+
+
+class TopGroupSums(_Grouped):
+    """The same for the most probable labels of each row.
+
+    Args:
+        k: how many places of the ranking.
+        bins: bins of the calibration errors.
+        groups: number of groups.
+
+    Example:
+        >>> sums = TopGroupSums(1)
+        >>> truth = SparseTargets.from_lists([[3], [1]] * 100, num_labels=9)
+        >>> top, probabilities = np.array([[3], [0]] * 100), np.full((200, 1), 0.5, np.float32)
+        >>> sums.update(top, probabilities, truth.at(top), truth, first_row=0)
+        >>> estimate, low, high = sums.intervals({"precision@1": 0.5})["precision@1"]
+        >>> 0.4 < low < estimate < high < 0.6
+        True
+    """
+
+    def __init__(self, k: int, bins: int = 15, groups: int = GROUPS) -> None:
+        self.ranking = TopLabels(k)
+        figures = ("precision", "nDCG", "recall")
+        names = [f"{name}@{place}" for name in figures for place in range(1, k + 1)]
+        errors = {f"{name}{HELD}": (kind, "bins") for name, kind in _ERRORS.items()}
+        super().__init__([*names, f"NLL{HELD}", f"Brier{HELD}"], errors, bins, groups)
+
+    def update(
+        self,
+        top: Array,
+        probabilities: Array,
+        hits: Array,
+        targets: SparseTargets,
+        *,
+        first_row: int,
+    ) -> None:
+        """Add rows.
+
+        Args:
+            top: (rows, labels held) label numbers, most probable first; −1 where there are fewer.
+            probabilities: of these labels.
+            hits: whether these labels are present: 1, 0, or −1 for unknown.
+            targets: all labels that are present.
+            first_row: number of the first row.
+        """
+        figures = self.ranking.row_figures(top, targets).reshape(len(top), -1)
+        count, *scores = row_scores(probabilities, hits).T
+        terms = [np.stack([np.nan_to_num(figures), ~np.isnan(figures)], axis=2)]
+        terms += [np.stack([each, count], axis=1)[:, None] for each in scores]
+        self._add("terms", np.concatenate(terms, axis=1), first_row)
+        self._add("bins", row_bins(probabilities, hits, self.bins), first_row)
+
+
+def _error_draws(total: Array, whole: Array, kind: str, min_count: int) -> Array:
+    """Calibration errors by the bins that count in the whole, centred on its error.
+
+    A resample looks worse calibrated than the data it came from. Its spread is right; its centre
+    is moved to the error of the data, so that estimate and interval are of one quantity.
+    """
+    kept = whole[:, COUNT] >= least_count(kind, min_count)
+    if not kept.any():
+        return np.full(len(total), np.nan)
+    errors = bin_error(total[:, kept], kind, 1)
+    return bin_error(whole[kept], kind, 1) + errors - np.nanmean(errors)
+
+
+def summary_intervals(
+    probabilities: ArrayLike,
+    targets: TargetsLike,
+    scores: ArrayLike | None = None,
+    sets: ArrayLike | None = None,
+    min_count: int = MIN_COUNT,
+    resamples: int = 200,
+    seed: int = 0,
+    *,
+    bins: int = 15,
+) -> dict[str, Interval]:
+    """Return ``summary`` with a 95 % interval for each number, by resampling rows.
+
+    Calibration errors keep their upward bias, in the estimate and in the interval. Resamples are
+    linear in the weights of the rows (see ``summary_draws``), so the time hardly depends on their
+    number.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> probabilities = rng.random((200, 2))
+        >>> targets = (rng.random((200, 2)) < probabilities).astype(int)
+        >>> number = summary_intervals(probabilities, targets, resamples=50)["Brier"]
+        >>> number.low < number.estimate < number.high
+        True
+    """
+    found = summary_draws(
+        probabilities, targets, scores, sets, min_count, resamples, seed, bins=bins
+    )
+    draws = {name: to_numpy(each) for name, each in found.draws.items()}
+    return {name: quantiles(each, draws[name]) for name, each in found.estimates.items()}
+
+
+def summary_draws(
+    probabilities: ArrayLike,
+    targets: TargetsLike,
+    scores: ArrayLike | None = None,
+    sets: ArrayLike | None = None,
+    min_count: int = MIN_COUNT,
+    resamples: int = 200,
+    seed: int = 0,
+    *,
+    bins: int = 15,
+) -> Draws:
+    """Return ``summary`` and what each of its numbers would be on resamples of the rows.
+
+    Every row has a Poisson(1) weight in a resample; past 16,384 rows, every group of rows
+    (``GroupSums``). Calibration errors are those of the reweighted bins, centred on the estimate;
+    all other numbers are expanded to first order in the weights. Predictions of the same rows have
+    the same weights with the same ``seed``: the difference of their draws is a paired comparison.
+
+    Returns:
+        ``estimates`` and ``draws`` (an array of ``resamples`` values), by the names of ``summary``.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> rates = rng.random((300, 3))
+        >>> targets = (rng.random((300, 3)) < rates).astype(int)
+        >>> mine, other = summary_draws(rates, targets), summary_draws(0.5 + 0 * rates, targets)
+        >>> bool((mine.draws["NLL"] < other.draws["NLL"]).all())
+        True
+    """
+    values, truth = probability_pair(probabilities, targets)
+    ranked = values if scores is None else to_numpy(scores)
+    chosen = None if sets is None else as_sets(sets)
+    found, estimates = summarised(values, truth, ranked, chosen, min_count, bins)
+    influence = rank_influence(ranked, truth)
+    groups = GroupSums(
+        found,
+        lambda _, some, first: influence[first : first + len(some)],
+        len(values) if len(values) <= ROWS_RESAMPLED else GROUPS,
+        sets=chosen is not None,
+    )
+    groups.update(values, truth, ranked, chosen, first_row=0)
+    draws = groups.draws(estimates, min_count, resamples, seed)
+    draws = {name: like(each, probabilities, targets) for name, each in draws.items()}
+    return Draws(estimates, draws)

@@ -44,19 +44,28 @@ def gather_columns(
 
 
 @compiled(error_model="numpy")
-def ranked_total(ranked: Array, positives: Array, above: float, hits_above: float) -> float:
-    """Sum over positives of (positives ≥ s) / (all ≥ s); both arrays ascending.
+def ranked_totals(
+    ranked: Array, positives: Array, above: float, hits_above: float
+) -> tuple[float, float]:
+    """Sum over positives of (positives ≥ s) / (all ≥ s), and of negatives > s, ties half.
 
-    So many values, and so many positives among them, lie above all of these.
+    Both arrays are ascending. So many values, and so many positives among them, lie above all.
     """
-    total, n, count = 0.0, len(ranked), len(positives)
+    total, wrong, n, count = 0.0, 0.0, len(ranked), len(positives)
     at, first = 0, 0
-    for i in range(count):
-        if i == 0 or positives[i] != positives[first]:
-            first = i
-            at = _first_not_below(ranked, positives[i], at)
-        total += (hits_above + count - first) / (above + n - at)
-    return total
+    while first < count:
+        value, end = positives[first], first + 1
+        while end < count and positives[end] == value:
+            end += 1
+        at = _first_not_below(ranked, value, at)
+        tied = 0
+        while at + tied < n and ranked[at + tied] == value:
+            tied += 1
+        hits, reached = hits_above + count - first, above + n - at
+        total += (end - first) * (hits / reached)
+        wrong += (end - first) * (reached - hits - (tied - (end - first)) / 2)
+        first = end
+    return total, wrong
 
 
 @compiled(error_model="numpy", inline="always")
@@ -128,19 +137,22 @@ def mark_top(scores: Array, targets: Array, k: int, chosen: Array) -> None:
 
 
 @compiled(error_model="numpy")
-def ranked_soft_total(scores: Array, weights: Array, above: float, hits_above: float) -> float:
-    """As ``ranked_total``, with positive weight y and negative weight 1 − y; scores descending."""
-    total, hits = 0.0, hits_above
+def ranked_soft_totals(
+    scores: Array, weights: Array, above: float, hits_above: float
+) -> tuple[float, float]:
+    """As ``ranked_totals``, with positive weight y and negative weight 1 − y; scores descending."""
+    total, wrong, hits = 0.0, 0.0, hits_above
     count, begin = len(scores), 0
     while begin < count:
         end, tied = begin, 0.0
         while end < count and (end == begin or scores[end] == scores[begin]):
             tied += weights[end]
             end += 1
+        wrong += tied * (above + begin - hits + (end - begin - tied) / 2)
         hits += tied
         total += tied * hits / (above + end)
         begin = end
-    return total
+    return total, wrong
 
 
 @compiled(error_model="numpy")
@@ -150,7 +162,8 @@ def row_soft_precision(scores: Array, targets: Array, out: Array) -> None:
         known = targets[row] >= 0
         values, weights = scores[row][known], targets[row][known]
         order = np.argsort(-values)
-        out[row] = ranked_soft_total(values[order], weights[order], 0.0, 0.0) / weights.sum()
+        total, _ = ranked_soft_totals(values[order], weights[order], 0.0, 0.0)
+        out[row] = total / weights.sum()
 
 
 @compiled(error_model="numpy")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
@@ -9,9 +10,15 @@ import numpy as np
 from credibly import checks
 from credibly.arrays import like, to_numpy
 from credibly.metrics import kernels
-from credibly.metrics.accumulators import Accumulator
-from credibly.metrics.inputs import hard, label_sets, mean_known, score_pair, set_pair
-from credibly.targets import Coding, Targets, TargetsLike
+from credibly.metrics.accumulators import (
+    Accumulator,
+    hard,
+    label_sets,
+    mean_known,
+    score_pair,
+    set_pair,
+)
+from credibly.targets import Targets, TargetsLike
 from credibly.types import Array, ArrayLike
 
 Average = Literal["micro", "macro", "samples"] | None
@@ -40,23 +47,55 @@ class SetCounts(Accumulator):
         self.sums["counts"][:3] += set_counts(sets, targets, 0)
         self.sums["counts"][3] += (targets >= 0).sum(0)
 
-    def precision(self, average: Average, undefined: float = 0.0) -> Any:
+    def precision(self, average: Average) -> Any:
         """Return ``metrics.precision`` of all rows; micro, macro or one per label."""
         hits, returned, _, _ = self._counts(average)
-        return _mean(_ratio(hits, returned, undefined), average)
+        return _mean(_ratio(hits, returned), average)
 
     def recall(self, average: Average, undefined: float = 0.0) -> Any:
         """Return ``metrics.recall`` of all rows; micro, macro or one per label."""
         hits, _, present, _ = self._counts(average)
         return _mean(_ratio(hits, present, undefined), average)
 
-    def f1(self, average: F1Average, undefined: float = 0.0) -> Any:
+    def f1(self, average: F1Average) -> Any:
         """Return ``metrics.f1`` of all rows; not over samples."""
         if average == "f1_of_means":
-            p, r = self.precision("macro", undefined), self.recall("macro", undefined)
-            return _ratio(2 * p * r, p + r, undefined)[()]
+            p, r = self.precision("macro"), self.recall("macro")
+            return _ratio(2 * p * r, p + r)[()]
         hits, returned, present, _ = self._counts(average)
-        return _mean(_ratio(2 * hits, returned + present, undefined), average)
+        return _mean(_ratio(2 * hits, returned + present), average)
+
+    def jaccard(self, average: Average) -> Any:
+        """Return ``metrics.jaccard`` of all rows; micro, macro or one per label."""
+        hits, returned, present, _ = self._counts(average)
+        return _mean(_ratio(hits, returned + present - hits), average)
+
+    def mcc(self, average: Average) -> Any:
+        """Return ``metrics.mcc`` of all rows; micro, macro or one per label."""
+        hits, returned, present, known = self._counts(average)
+        spread = returned * (known - returned) * present * (known - present)
+        part = known * hits - returned * present
+        return _mean(_ratio(part, np.sqrt(spread)), average)
+
+    def hamming(self) -> Any:
+        """Return ``metrics.hamming`` of all rows."""
+        hits, returned, present, known = self._counts("micro")
+        return (returned + present - 2 * hits) / known
+
+    def confusion(self) -> Array:
+        """Return ``metrics.confusion`` of all rows, (labels, 2, 2)."""
+        hits, returned, present, known = self.sums["counts"]
+        absent = known - returned - present + hits
+        return np.stack([absent, returned - hits, present - hits, hits], axis=1).reshape(-1, 2, 2)
+
+    def macro_f1_influence(self, sets: Array, targets: Array) -> Array:
+        """Return what each row adds to the mean of the labels' F1, to first order."""
+        hits, returned, present, known = self.sums["counts"]
+        total, labels = returned + present, max(int((known > 0).sum()), 1)
+        scale = np.divide(1.0, total, out=np.zeros_like(total), where=total > 0) / labels
+        known, there = targets >= 0, np.where(targets >= 0, targets, 0)
+        part = np.where(sets, there, 0) @ (2 * scale)
+        return part - ((sets & known) + there) @ (2 * hits * scale * scale * labels)
 
     def _counts(self, average: str | None) -> Array:
         """Return the counts in total or by label; NaN for labels of which nothing is known."""
@@ -65,38 +104,22 @@ class SetCounts(Accumulator):
         return counts + np.where(counts[3] > 0, 0.0, np.nan)
 
 
-def precision(
-    sets: ArrayLike,
-    targets: TargetsLike,
-    average: Average = "micro",
-    undefined: float = 0.0,
-    *,
-    coding: Coding | None = None,
-) -> Any:
+def precision(sets: ArrayLike, targets: TargetsLike, average: Average = "micro") -> Any:
     """Share of returned labels that are present, over known entries.
 
     ``"micro"`` pools all entries, ``"macro"`` is the mean over labels, ``"samples"`` the mean over
-    rows, ``None`` one value per label. ``undefined`` stands where nothing was returned; labels and
-    rows of which nothing is known drop out.
+    rows, ``None`` one value per label. It is 0 where nothing was returned; labels and rows of which
+    nothing is known drop out.
 
     Example:
         >>> sets = np.array([[True, False], [True, True]])
         >>> float(precision(sets, np.array([[1, 0], [0, 1]])))
         0.6666666666666666
     """
-    checks.choice("average", average, ("micro", "macro", "samples", None))
-    counts = _counts(sets, targets, average, coding)
-    return like(counts.precision(average, undefined), sets, targets)
+    return _measured(SetCounts.precision, sets, targets, average)
 
 
-def recall(
-    sets: ArrayLike,
-    targets: TargetsLike,
-    average: Average = "micro",
-    undefined: float = 0.0,
-    *,
-    coding: Coding | None = None,
-) -> Any:
+def recall(sets: ArrayLike, targets: TargetsLike, average: Average = "micro") -> Any:
     """Share of present labels that are returned, over known entries; averages as ``precision``.
 
     Example:
@@ -104,19 +127,10 @@ def recall(
         >>> float(recall(sets, np.array([[1, 0], [0, 1]])))
         0.5
     """
-    checks.choice("average", average, ("micro", "macro", "samples", None))
-    counts = _counts(sets, targets, average, coding)
-    return like(counts.recall(average, undefined), sets, targets)
+    return _measured(SetCounts.recall, sets, targets, average)
 
 
-def f1(
-    sets: ArrayLike,
-    targets: TargetsLike,
-    average: F1Average = "micro",
-    undefined: float = 0.0,
-    *,
-    coding: Coding | None = None,
-) -> Any:
+def f1(sets: ArrayLike, targets: TargetsLike, average: F1Average = "micro") -> Any:
     """Harmonic mean of precision and recall, over known entries.
 
     "Macro F1" has two meanings in print, so it has two names here: ``"mean_of_f1s"`` averages
@@ -137,20 +151,47 @@ def f1(
             "`average='macro'` has two meanings for F1; pass 'mean_of_f1s' (scikit-learn's) or "
             "'f1_of_means' (F1 of mean precision and mean recall)."
         )
-    known = ("micro", "mean_of_f1s", "f1_of_means", "samples", None)
-    checks.choice("average", average, known)
-    counts = _counts(sets, targets, average, coding)
-    return like(counts.f1(average, undefined), sets, targets)
+    return _measured(SetCounts.f1, sets, targets, average)
+
+
+def jaccard(sets: ArrayLike, targets: TargetsLike, average: Average = "micro") -> Any:
+    """Labels that are returned and present over those that are either; averages as ``precision``.
+
+    Example:
+        >>> sets = np.array([[True, False], [True, True]])
+        >>> float(jaccard(sets, np.array([[1, 0], [0, 1]])))
+        0.6666666666666666
+    """
+    return _measured(SetCounts.jaccard, sets, targets, average)
+
+
+def mcc(sets: ArrayLike, targets: TargetsLike, average: Average = "micro") -> Any:
+    """Matthews correlation of returned and present, over known entries; averages as ``precision``.
+
+    It is 0 where all or none were returned, or are present.
+
+    Example:
+        >>> sets = np.array([[True, False], [True, True]])
+        >>> round(float(mcc(sets, np.array([[1, 0], [0, 1]]))), 4)
+        0.5774
+    """
+    return _measured(SetCounts.mcc, sets, targets, average)
+
+
+def confusion(sets: ArrayLike, targets: TargetsLike) -> Any:
+    """Counts of each label: [[true negatives, false positives], [false negatives, true positives]].
+
+    The layout of scikit-learn's ``multilabel_confusion_matrix``, over known entries.
+
+    Example:
+        >>> confusion(np.array([[True, False], [True, True]]), np.array([[1, 0], [0, 1]])).tolist()
+        [[[0.0, 1.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]]]
+    """
+    return like(_counts(sets, targets, None).confusion(), sets, targets)
 
 
 def top_k_f1(
-    scores: ArrayLike,
-    targets: TargetsLike,
-    k: int = 4,
-    average: F1Average = "mean_of_f1s",
-    undefined: float = 0.0,
-    *,
-    coding: Coding | None = None,
+    scores: ArrayLike, targets: TargetsLike, k: int = 4, average: F1Average = "mean_of_f1s"
 ) -> Any:
     """F1 of returning each row's ``k`` highest (known) labels; ties go to the label first.
 
@@ -158,23 +199,22 @@ def top_k_f1(
         >>> float(top_k_f1(np.array([[0.9, 0.2], [0.1, 0.3]]), np.array([[1, 0], [1, 0]]), k=1))
         0.3333333333333333
     """
-    values, truth = score_pair(scores, targets, coding)
+    values, truth = score_pair(scores, targets)
     chosen = top_k_sets(values, truth, k)
-    return like(f1(chosen, Targets(truth), average, undefined), scores, targets)
+    return like(f1(chosen, Targets(truth), average), scores, targets)
 
 
-def hamming(sets: ArrayLike, targets: TargetsLike, *, coding: Coding | None = None) -> Any:
+def hamming(sets: ArrayLike, targets: TargetsLike) -> Any:
     """Share of known entries where set and target differ.
 
     Example:
         >>> float(hamming(np.array([[True, False]]), np.array([[1, 1]])))
         0.5
     """
-    wrong, known = hamming_terms(*set_pair(sets, targets, coding))
-    return like(_ratio(wrong.sum(), known.sum(), np.nan)[()], sets, targets)
+    return like(_counts(sets, targets, "micro").hamming(), sets, targets)
 
 
-def exact_match(sets: ArrayLike, targets: TargetsLike, *, coding: Coding | None = None) -> Any:
+def exact_match(sets: ArrayLike, targets: TargetsLike) -> Any:
     """Share of rows whose known labels are all right; rows without a known label drop out.
 
     Example:
@@ -182,21 +222,17 @@ def exact_match(sets: ArrayLike, targets: TargetsLike, *, coding: Coding | None 
         >>> float(exact_match(sets, np.array([[1, -1], [1, 0]])))
         0.5
     """
-    right, rows = exact_match_terms(*set_pair(sets, targets, coding))
+    right, rows = exact_match_terms(*set_pair(sets, targets))
     return like(_ratio(right.sum(), rows.sum(), np.nan)[()], sets, targets)
 
 
 def set_coverage(
-    sets: ArrayLike,
-    targets: TargetsLike,
-    average: Literal["pooled", "macro"] | None = "pooled",
-    *,
-    coding: Coding | None = None,
+    sets: ArrayLike, targets: TargetsLike, average: Literal["pooled", "macro"] | None = "pooled"
 ) -> Any:
     """Share of present labels that are in their row's set: average-K accuracy.
 
     With one label per row it is the share of rows whose set holds the label. ``"pooled"`` counts
-    each present label once, ``None`` gives one share a label (NaN without a positive) and
+    each present label once, ``None`` gives one share per label (NaN without a positive) and
     ``"macro"`` their mean. ``targets`` may be class indices.
 
     Example:
@@ -205,18 +241,12 @@ def set_coverage(
         0.5
     """
     checks.choice("average", average, ("pooled", "macro", None))
-    counts = _counts(sets, targets, average, coding)
+    counts = _counts(sets, targets, average)
     return like(counts.recall("micro" if average == "pooled" else average, np.nan), sets, targets)
 
 
 def coverage_by_frequency(
-    sets: ArrayLike,
-    targets: TargetsLike,
-    train_counts: ArrayLike,
-    few: int = 20,
-    many: int = 100,
-    *,
-    coding: Coding | None = None,
+    sets: ArrayLike, targets: TargetsLike, train_counts: ArrayLike, few: int = 20, many: int = 100
 ) -> dict[str, Any]:
     """Mean coverage of labels with few (< ``few``), medium and many (> ``many``) training rows.
 
@@ -226,10 +256,10 @@ def coverage_by_frequency(
         {'few': 0.0, 'medium': nan, 'many': 1.0}
     """
     counts = to_numpy(train_counts)
-    each = to_numpy(set_coverage(sets, targets, average=None, coding=coding))
+    each = to_numpy(set_coverage(sets, targets, average=None))
     if counts.shape != each.shape:
         raise checks.InputError(
-            f"`train_counts` must have one count a label, {each.shape}; got {counts.shape}."
+            f"`train_counts` must have one count per label, {each.shape}; got {counts.shape}."
         )
     groups = {"few": counts < few, "medium": (counts >= few) & (counts <= many)}
     groups["many"] = counts > many
@@ -237,7 +267,7 @@ def coverage_by_frequency(
 
 
 def set_size(sets: ArrayLike) -> Any:
-    """Mean number of labels returned a row.
+    """Return the mean number of labels returned per row.
 
     Example:
         >>> float(set_size(np.array([[True, True], [False, True]])))
@@ -245,17 +275,6 @@ def set_size(sets: ArrayLike) -> Any:
     """
     sizes = label_sets(sets).sum(1)
     return like(sizes.mean() if len(sizes) else np.float64(np.nan), sets)
-
-
-def size_histogram(sets: ArrayLike) -> Any:
-    """How many rows have a set of 0, 1, 2, …, up to all labels.
-
-    Example:
-        >>> size_histogram(np.array([[True, True], [False, True], [False, True]]))
-        array([0, 2, 1])
-    """
-    chosen = label_sets(sets)
-    return like(np.bincount(chosen.sum(1), minlength=chosen.shape[1] + 1), sets)
 
 
 def top_k_sets(values: Array, truth: Array, k: int) -> Array:
@@ -310,11 +329,22 @@ def exact_match_terms(chosen: Array, truth: Array) -> tuple[Array, Array]:
     return right.astype(np.float64), rows.astype(np.float64)
 
 
-def _counts(
-    sets: ArrayLike, targets: TargetsLike, average: str | None, coding: Coding | None
-) -> SetCounts:
+def _measured(
+    number: Callable[[SetCounts, Any], Any],
+    sets: ArrayLike,
+    targets: TargetsLike,
+    average: Average | F1Average,
+) -> Any:
+    f1 = number is SetCounts.f1
+    means = ("mean_of_f1s", "f1_of_means") if f1 else ("macro",)
+    checks.choice("average", average, ("micro", *means, "samples", None))
+    counts = _counts(sets, targets, average)
+    return like(number(counts, average), sets, targets)
+
+
+def _counts(sets: ArrayLike, targets: TargetsLike, average: str | None) -> SetCounts:
     """Return the counts of each label; of each row for the mean over samples."""
-    chosen, truth = set_pair(sets, targets, coding)
+    chosen, truth = set_pair(sets, targets)
     if average == "samples":
         # The mean over rows of a ratio is not that ratio of expected counts.
         hard(truth, 'average="samples"')
@@ -324,7 +354,7 @@ def _counts(
     return counts
 
 
-def _ratio(part: Any, whole: Any, undefined: float) -> Array:
+def _ratio(part: Any, whole: Any, undefined: float = 0.0) -> Array:
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(np.asarray(whole) == 0, undefined, np.divide(part, whole))
 

@@ -1,25 +1,35 @@
-"""How well scores rank: average precision over labels and over rows, and the ranking errors."""
+"""How well scores rank: average precision, AUROC, ranking errors, also past what memory holds."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from credibly import checks
 from credibly.arrays import like, to_numpy
+from credibly.checks import InputError
 from credibly.metrics import kernels
-from credibly.metrics.inputs import hard, is_soft, mean_known, score_pair
-from credibly.targets import Coding, Targets, TargetsLike
+from credibly.metrics.accumulators import (
+    Accumulator,
+    SparseSums,
+    hard,
+    is_soft,
+    mean_known,
+    score_pair,
+)
+from credibly.targets import Targets, TargetsLike
 from credibly.types import Array, ArrayLike
 
 _BLOCK = 16  # labels gathered at once: a cache line of float32, and little memory
+TOTALS = 4
+"""Sums of ``label_totals``."""
 _MOST_COUNTED = 200  # positives of a row; with more, sorting it is faster than counting for each
 
 
-def average_precision(
-    scores: ArrayLike, targets: TargetsLike, *, coding: Coding | None = None
-) -> Any:
+def average_precision(scores: ArrayLike, targets: TargetsLike) -> Any:
     r"""Return the average precision of each label; NaN for a label without a known positive.
 
     $$\mathrm{AP} = \frac{1}{\sum_i y_i} \sum_i
@@ -34,7 +44,6 @@ def average_precision(
     Args:
         scores: (rows, labels) or (rows,); only their order counts.
         targets: of the same shape, 1, 0, soft or unknown; or class indices.
-        coding: how to read targets of only −1 and +1: ``"signed"`` or ``"unknown"``.
 
     Returns:
         One value per label.
@@ -48,13 +57,27 @@ def average_precision(
         >>> float(average_precision(scores[:, 0], np.array([0.5, 0.0, 1.0])))
         0.5
     """
-    result = precisions(label_totals(*score_pair(scores, targets, coding)))
+    result = precisions(label_totals(*score_pair(scores, targets)))
     return like(result[0] if to_numpy(scores).ndim == 1 else result, scores, targets)
 
 
-def sample_average_precision(
-    scores: ArrayLike, targets: TargetsLike, *, coding: Coding | None = None
-) -> Any:
+def auroc(scores: ArrayLike, targets: TargetsLike) -> Any:
+    """Return the area under the ROC curve of each label: how often a positive outranks a negative.
+
+    The share of (positive, negative) pairs in the right order, a tie counting half, over known
+    entries. NaN for a label without a known positive or a known negative. Soft targets and
+    one-dimensional arguments are as in ``average_precision``; ``curves`` has its interval.
+
+    Example:
+        >>> scores = np.array([[0.9, 0.1], [0.8, 0.7], [0.3, 0.2]])
+        >>> auroc(scores, np.array([[1, 0], [0, 1], [1, 0]]))
+        array([0.5, 1. ])
+    """
+    result = aurocs(label_totals(*score_pair(scores, targets)))
+    return like(result[0] if to_numpy(scores).ndim == 1 else result, scores, targets)
+
+
+def sample_average_precision(scores: ArrayLike, targets: TargetsLike) -> Any:
     """Return the average precision of each row over its known labels; NaN without a positive.
 
     Soft targets count as in ``average_precision``.
@@ -63,7 +86,7 @@ def sample_average_precision(
         >>> sample_average_precision(np.array([[0.9, 0.8, 0.1]]), np.array([[0, 1, 1]]))
         array([0.58333333])
     """
-    values, truth = score_pair(scores, targets, coding)
+    values, truth = score_pair(scores, targets)
     values, truth = np.ascontiguousarray(values), np.ascontiguousarray(truth)
     out = np.empty(len(values))
     if is_soft(truth):
@@ -74,16 +97,12 @@ def sample_average_precision(
             ranked, hits = values[row, truth[row] >= 0], values[row, truth[row] > 0]
             ranked.sort()
             hits.sort()
-            out[row] = kernels.ranked_total(ranked, hits, 0.0, 0.0) / len(hits)
+            out[row] = kernels.ranked_totals(ranked, hits, 0.0, 0.0)[0] / len(hits)
     return like(out, scores, targets)
 
 
 def mean_average_precision(
-    scores: ArrayLike,
-    targets: TargetsLike,
-    over: Literal["labels", "samples"] = "labels",
-    *,
-    coding: Coding | None = None,
+    scores: ArrayLike, targets: TargetsLike, over: Literal["labels", "samples"] = "labels"
 ) -> Any:
     """mAP@y (``over="labels"``) or mAP@x (``over="samples"``): the mean over those with a positive.
 
@@ -97,11 +116,11 @@ def mean_average_precision(
     """
     checks.choice("over", over, ("labels", "samples"))
     each = average_precision if over == "labels" else sample_average_precision
-    values, truth = score_pair(scores, targets, coding)
+    values, truth = score_pair(scores, targets)
     return like(mean_known(each(values, Targets(truth))), scores, targets)
 
 
-def ranking_loss(scores: ArrayLike, targets: TargetsLike, *, coding: Coding | None = None) -> Any:
+def ranking_loss(scores: ArrayLike, targets: TargetsLike) -> Any:
     """Share of (present, absent) label pairs in the wrong order, a tie being wrong.
 
     The mean over rows that have both; scikit-learn counts the others as 0.
@@ -110,11 +129,11 @@ def ranking_loss(scores: ArrayLike, targets: TargetsLike, *, coding: Coding | No
         >>> float(ranking_loss(np.array([[0.9, 0.8, 0.1]]), np.array([[0, 1, 0]])))
         0.5
     """
-    errors = _errors(scores, targets, coding, "ranking_loss")
+    errors = _errors(scores, targets, "ranking_loss")
     return like(mean_known(errors[:, 0]), scores, targets)
 
 
-def one_error(scores: ArrayLike, targets: TargetsLike, *, coding: Coding | None = None) -> Any:
+def one_error(scores: ArrayLike, targets: TargetsLike) -> Any:
     """Share of rows whose highest label is absent, over rows with a positive.
 
     Where several labels share the highest score, the row counts by the share of them absent.
@@ -123,23 +142,23 @@ def one_error(scores: ArrayLike, targets: TargetsLike, *, coding: Coding | None 
         >>> float(one_error(np.array([[0.9, 0.8], [0.1, 0.7]]), np.array([[0, 1], [0, 1]])))
         0.5
     """
-    errors = _errors(scores, targets, coding, "one_error")
+    errors = _errors(scores, targets, "one_error")
     return like(mean_known(errors[:, 1]), scores, targets)
 
 
-def coverage_error(scores: ArrayLike, targets: TargetsLike, *, coding: Coding | None = None) -> Any:
+def coverage_error(scores: ArrayLike, targets: TargetsLike) -> Any:
     """How many labels to return, from the top, to have all present ones: mean over rows with any.
 
     Example:
         >>> float(coverage_error(np.array([[0.9, 0.8, 0.1]]), np.array([[0, 1, 0]])))
         2.0
     """
-    errors = _errors(scores, targets, coding, "coverage_error")
+    errors = _errors(scores, targets, "coverage_error")
     return like(mean_known(errors[:, 2]), scores, targets)
 
 
-def _errors(scores: ArrayLike, targets: TargetsLike, coding: Coding | None, metric: str) -> Array:
-    values, truth = score_pair(scores, targets, coding)
+def _errors(scores: ArrayLike, targets: TargetsLike, metric: str) -> Array:
+    values, truth = score_pair(scores, targets)
     hard(truth, metric)
     out = np.empty((len(values), 3))
     kernels.row_errors(np.ascontiguousarray(values), np.ascontiguousarray(truth), out)
@@ -147,9 +166,10 @@ def _errors(scores: ArrayLike, targets: TargetsLike, coding: Coding | None, metr
 
 
 def label_totals(values: Array, truth: Array, above: float = 0.0, hits_above: float = 0.0) -> Array:
-    """Return Σ target × precision and Σ target of each label, (labels, 2), over known entries.
+    """Return four sums of each label over known entries, (labels, 4).
 
-    Their ratio is the average precision. Both can be added up over ranges of values.
+    Σ target × precision; Σ target; the weight of (positive, negative) pairs in the wrong order, a
+    tie being half; Σ (1 − target). All can be added up over ranges of values.
 
     Args:
         values: (rows, labels) without NaN.
@@ -157,14 +177,16 @@ def label_totals(values: Array, truth: Array, above: float = 0.0, hits_above: fl
         above: how many values of the label are higher than these, in ranges above them.
         hits_above: the sum of their targets.
     """
-    totals: Array = np.empty((values.shape[1], 2))
+    totals: Array = np.empty((values.shape[1], TOTALS))
     if is_soft(truth):
         for t in range(values.shape[1]):
             known = truth[:, t] >= 0
             scores, weights = values[known, t], truth[known, t].astype(np.float64)
             order = np.argsort(-scores)
-            ranked = scores[order], weights[order]
-            totals[t] = kernels.ranked_soft_total(*ranked, above, hits_above), weights.sum()
+            total, wrong = kernels.ranked_soft_totals(
+                scores[order], weights[order], above, hits_above
+            )
+            totals[t] = total, weights.sum(), wrong, (1 - weights).sum()
         return totals
     rows, num_labels = values.shape
     width = min(_BLOCK, num_labels)
@@ -181,8 +203,8 @@ def label_totals(values: Array, truth: Array, above: float = 0.0, hits_above: fl
             ranked, hits = columns[t, : known[t]], positives[t, : present[t]]
             ranked.sort()
             hits.sort()
-            total = kernels.ranked_total(ranked, hits, above, hits_above)
-            totals[first + t] = total, len(hits)
+            total, wrong = kernels.ranked_totals(ranked, hits, above, hits_above)
+            totals[first + t] = total, len(hits), wrong, len(ranked) - len(hits)
     return totals
 
 
@@ -192,9 +214,313 @@ def precisions(totals: Array) -> Array:
         return totals[:, 0] / totals[:, 1]
 
 
+def aurocs(totals: Array) -> Array:
+    """Return the AUROC of each label from ``label_totals``; NaN without a positive or negative."""
+    with np.errstate(invalid="ignore"):
+        return 1 - totals[:, 2] / (totals[:, 1] * totals[:, 3])
+
+
 def _block(values: Array, truth: Array, first: int, size: int) -> tuple[Array, Array, int]:
     """The arrays as they are where rows are contiguous, else a copy of these labels only."""
     if values.flags.c_contiguous and truth.flags.c_contiguous:
         return values, truth, first
     labels = slice(first, first + size)
     return np.ascontiguousarray(values[:, labels]), np.ascontiguousarray(truth[:, labels]), 0
+
+
+def leading_bits(values: Array, bits: int = 16) -> Array:
+    """Return the leading bits of float32 values, as numbers in the order of the values.
+
+    Example:
+        >>> a, b, c = leading_bits(np.float32([-1.0, 0.25, 0.5]))
+        >>> bool(a < b < c)
+        True
+    """
+    single = values.astype(np.float32, copy=False) + np.float32(0)  # −0 and 0 are equal
+    if np.isnan(single).any():
+        raise InputError("values to rank must not be NaN; some are.")
+    pattern = single.view(np.uint32)
+    ordered = np.where(pattern >> 31, ~pattern, pattern | np.uint32(1 << 31))
+    return (ordered >> np.uint32(32 - bits)).astype(np.int64)
+
+
+class RankCounts(SparseSums):
+    """How many values of each label begin with which bits, and the sum of their targets.
+
+    Args:
+        num_labels: number of labels.
+
+    Example:
+        >>> counts = RankCounts(1)
+        >>> counts.update(np.float32([[0.9], [0.2]]), np.array([[1], [0]]))
+        >>> counts.plan(100).num_ranges(0)
+        1
+    """
+
+    def __init__(self, num_labels: int) -> None:
+        self.num_labels = num_labels
+        # At most 64 MB of counts; 16 bits are 128 cells per factor of two.
+        self.bits = int(np.clip(22 - np.ceil(np.log2(num_labels)), 9, 16))
+        self._cells = 1 << self.bits
+        self.cells = np.zeros((num_labels * self._cells, 2))
+
+    def update(self, values: Array, targets: Array) -> None:
+        """Add values and targets, each (rows, labels); targets below 0 are unknown."""
+        known = targets >= 0
+        keys = leading_bits(values, self.bits) + self._cells * np.arange(self.num_labels)
+        keys = keys[known]
+        size = len(self.cells)
+        self.cells[:, 0] += np.bincount(keys, minlength=size)
+        self.cells[:, 1] += np.bincount(keys, weights=targets[known], minlength=size)
+
+    def plan(self, limit: int) -> RankPlan:
+        """Return ranges of about ``limit`` values each; more only where a cell holds more."""
+        counts = self.cells.reshape(self.num_labels, self._cells, 2)
+        firsts = [_range_starts(each[:, 0], limit) for each in counts]
+        above = []
+        for each, starts in zip(counts, firsts, strict=True):
+            from_top = np.cumsum(each[::-1], axis=0)[::-1]
+            ends = np.r_[starts[1:], self._cells]
+            above.append(np.vstack([from_top, np.zeros((1, 2))])[ends])
+        return RankPlan(self.bits, firsts, above)
+
+    def influence(self) -> RankInfluence:
+        """Return what a row adds to mAP@y and AUROC, values of a cell being ties."""
+        counts = self.cells.reshape(self.num_labels, self._cells, 2)
+        return RankInfluence(
+            self.bits, mean_influence([(each[:, 0], each[:, 1]) for each in counts])
+        )
+
+
+@dataclass(frozen=True)
+class RankInfluence:
+    """What an entry adds to mAP@y and AUROC, to first order, by its leading bits.
+
+    Attributes:
+        bits: number of leading bits.
+        cells: ``mean_influence`` of the labels.
+    """
+
+    bits: int
+    cells: list[Array]
+
+    def of_rows(self, values: Array, targets: Array) -> Array:
+        """Return the influence of each row, (rows, 2)."""
+        result = np.zeros((len(values), 2))
+        for t, cells in enumerate(leading_bits(values, self.bits).T):
+            _add_influence(result, self.cells[t], cells, targets[:, t])
+        return result
+
+
+def rank_influence(values: Array, targets: Array) -> Array:
+    """Return what each row adds to mAP@y and to the mean AUROC, to first order, (rows, 2)."""
+    result, places, found = np.zeros((len(values), 2)), [], []
+    for value, target in zip(values.T, targets.T, strict=True):
+        _, cells = np.unique(value, return_inverse=True)
+        known = target >= 0
+        count = np.bincount(cells, known).astype(np.float64)
+        found.append((count, np.bincount(cells, np.where(known, target, 0))))
+        places.append(cells)
+    for t, each in enumerate(mean_influence(found)):
+        _add_influence(result, each, places[t], targets[:, t])
+    return result
+
+
+def _add_influence(result: Array, influence: Array, cells: Array, targets: Array) -> None:
+    known = np.flatnonzero(targets >= 0)
+    negative, positive = influence[:, cells[known]]
+    truth = targets[known, None].astype(np.float64)
+    result[known] += truth * positive + (1 - truth) * negative
+
+
+def mean_influence(labels: Sequence[tuple[Array, Array]]) -> list[Array]:
+    """Return ``cell_influence`` of each label, divided by how many labels have the number."""
+    defined = np.zeros(2)
+    for count, target in labels:
+        positives = target.sum()
+        defined += positives > 0, positives > 0 and count.sum() > positives
+    return [cell_influence(*each) / np.maximum(defined, 1) for each in labels]
+
+
+def tied_average_precision(count: Array, target: Array) -> float:
+    """Return the average precision of one label from rising cells of tied values.
+
+    Args:
+        count: known values in each cell.
+        target: the sum of their targets.
+    """
+    above, hits = (np.cumsum(each[::-1])[::-1] for each in (count, target))
+    with np.errstate(invalid="ignore"):
+        precision = np.divide(hits, above, out=np.zeros_like(hits), where=above > 0)
+        return float((target * precision).sum() / hits[0])
+
+
+def tied_auroc(count: Array, target: Array) -> float:
+    """Return the AUROC of one label from rising cells of tied values."""
+    negative = count - target
+    below = np.cumsum(negative) - negative / 2
+    with np.errstate(invalid="ignore"):
+        return float((target * below).sum() / (target.sum() * negative.sum()))
+
+
+def cell_influence(count: Array, target: Array) -> Array:
+    """Return what an entry in a cell of tied values adds to AP and AUROC, (2, cells, 2).
+
+    The derivatives of both by the weight of a negative and of a positive entry of each rising cell;
+    0 where the number is undefined.
+    """
+    result = np.zeros((2, len(count), 2))
+    above, hits = (np.cumsum(each[::-1])[::-1] for each in (count, target))
+    positives, negative = target.sum(), count - target
+    negatives = negative.sum()
+    if positives:
+        share = np.divide(1.0, above, out=np.zeros_like(above), where=above > 0)
+        precision, average = hits * share, tied_average_precision(count, target)
+        result[:, :, 0] = -np.cumsum(target * precision * share) / positives
+        gain = precision - average + np.cumsum(target * share)
+        result[1, :, 0] += gain / positives
+    if positives and negatives:
+        area = tied_auroc(count, target)
+        below = (np.cumsum(negative) - negative / 2) / negatives
+        higher = (hits - target / 2) / positives
+        result[0, :, 1] = (higher - area) / negatives
+        result[1, :, 1] = (below - area) / positives
+    return result
+
+
+def _range_starts(counts: Array, limit: int) -> Array:
+    """Return the first cell of each range, rising; ranges are filled from the top."""
+    starts, held = [], 0.0
+    for cell in np.flatnonzero(counts)[::-1]:
+        if held and held + counts[cell] > limit:
+            starts.append(cell + 1)
+            held = 0.0
+        held += counts[cell]
+    return np.array([0, *sorted(starts)])
+
+
+@dataclass(frozen=True)
+class RankPlan:
+    """Ranges of values of each label.
+
+    Attributes:
+        bits: leading bits that decide the range of a value.
+        starts: for each label, the first cell of each range.
+        counts_above: for each label and range, values above it and the sum of their targets.
+
+    Example:
+        >>> values, targets = np.float32([[0.3], [0.9], [0.8]]), np.array([[1], [1], [0]])
+        >>> total, positives, *_ = RankPlan.whole(1).totals(0, 0, values, targets)[0]
+        >>> float(total / positives)
+        0.8333333333333333
+    """
+
+    bits: int
+    starts: list[Array]
+    counts_above: list[Array]
+
+    @classmethod
+    def whole(cls, num_labels: int) -> RankPlan:
+        """Return one range per label: all of its values."""
+        return cls(16, [np.zeros(1, int)] * num_labels, [np.zeros((1, 2))] * num_labels)
+
+    def num_ranges(self, label: int) -> int:
+        """Return the number of ranges of a label."""
+        return len(self.starts[label])
+
+    @property
+    def total_ranges(self) -> int:
+        """Return the number of ranges of all labels."""
+        return sum(map(len, self.starts))
+
+    def select(self, label: int, part: int, values: Array, targets: Array) -> tuple[Array, Array]:
+        """Return the known values of a range and their targets."""
+        starts = self.starts[label]
+        kept = targets >= 0
+        if len(starts) > 1:
+            cells = leading_bits(values, self.bits)
+            kept &= np.searchsorted(starts, cells, side="right") - 1 == part
+        return values[kept], targets[kept]
+
+    def totals(self, label: int, part: int, values: Array, targets: Array) -> Array:
+        """Return ``label_totals`` of the selected values of a range, (1, 4).
+
+        Several labels that have one range each, from ``label`` on, may come together.
+        """
+        above, hits = self.counts_above[label][part]
+        return label_totals(values, targets, float(above), float(hits))
+
+
+_SIGN = np.uint64(1 << 63)
+
+
+class ValueCounts(Accumulator):
+    """Two weights of each value, in the order of the values.
+
+    Past ``exact`` different values, those that agree in their leading bits (by default 14 or more
+    of the mantissa) count as ties.
+
+    Args:
+        exact: how many different values are told apart.
+    """
+
+    def __init__(self, exact: int = 2**20) -> None:
+        self._exact, self._bits = exact, 64
+        self._keys: Array = np.zeros(0, np.uint64)
+        self._counts: Array = np.zeros((0, 2))
+        self._waiting: list[tuple[Array, Array]] = []
+
+    def update(self, values: Array, counts: Array) -> None:
+        """Add values with their weights, (values, 2)."""
+        self._add(_keys(values), counts)
+
+    def _add(self, keys: Array, counts: Array) -> None:
+        self._waiting.append((keys, counts))
+        if sum(len(each) for each, _ in self._waiting) >= self._exact:
+            self.counts()
+
+    def counts(self) -> Array:
+        """Return the weights of the values that occur, in rising order, (values, 2)."""
+        waiting, self._waiting = [(self._keys, self._counts), *self._waiting], []
+        keys, counts = (np.concatenate(each) for each in zip(*waiting, strict=True))
+        while True:
+            found, places = np.unique(self._cut(keys), return_inverse=True)
+            if len(found) <= self._exact:
+                break
+            self._bits = min(self._bits, 27) - 1  # 12 bits of sign and exponent
+        self._keys = found
+        self._counts = np.stack([np.bincount(places, each, len(found)) for each in counts.T], 1)
+        return self._counts
+
+    def values(self) -> Array:
+        """Return the values that occur, rising; of values that count as ties, a lower limit."""
+        self.counts()
+        return np.where(self._keys & _SIGN, self._keys ^ _SIGN, ~self._keys).view(np.float64)
+
+    def places(self, values: Array) -> Array:
+        """Return where values that occur stand among ``counts``."""
+        return np.searchsorted(self._keys, self._cut(_keys(values)))
+
+    def clear(self, column: int) -> None:
+        """Forget one of the two weights."""
+        self.counts()[:, column] = 0
+
+    def _cut(self, keys: Array) -> Array:
+        shift = np.uint64(64 - self._bits)
+        return keys >> shift << shift
+
+    def state(self) -> dict[str, Array]:
+        """Return values and weights."""
+        self.counts()
+        return {"bits": np.array([self._bits]), "keys": self._keys, "counts": self._counts}
+
+    def merge(self, state: Mapping[str, Array]) -> None:
+        """Add the ``state()`` of other rows."""
+        self._bits = min(self._bits, int(state["bits"][0]))
+        self._add(state["keys"], np.array(state["counts"]))
+
+
+def _keys(values: Array) -> Array:
+    """Return integers in the order of float64 values; −0 and 0 are equal."""
+    pattern = (values.astype(np.float64) + 0.0).view(np.uint64)
+    return np.where(pattern & _SIGN, ~pattern, pattern | _SIGN)

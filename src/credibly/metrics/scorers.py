@@ -9,12 +9,18 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from credibly.arrays import label_columns
+from credibly.arrays import in_order, label_columns
 from credibly.checks import InputError, nearest
-from credibly.frames import in_order
-from credibly.metrics.calibration import calibration_error
-from credibly.metrics.inputs import floating
-from credibly.metrics.proper import COUNT, LOG_LOSS, SQUARED_ERROR, brier, log_loss, row_scores
+from credibly.metrics.accumulators import floating
+from credibly.metrics.calibration import (
+    COUNT,
+    LOG_LOSS,
+    SQUARED_ERROR,
+    brier,
+    calibration_error,
+    log_loss,
+    row_scores,
+)
 from credibly.metrics.ranking import mean_average_precision
 from credibly.targets import Coding, Targets, TargetsLike, decode
 from credibly.types import Array, ArrayLike
@@ -46,11 +52,7 @@ NUMBERS = {
 
 
 def measure(
-    scores: ArrayLike,
-    probabilities: ArrayLike | None,
-    targets: TargetsLike,
-    *,
-    coding: Coding | None = None,
+    scores: ArrayLike, probabilities: ArrayLike | None, targets: TargetsLike
 ) -> dict[str, float]:
     """Return the numbers that ``scorer`` knows, by name; without probabilities those of the order.
 
@@ -58,7 +60,6 @@ def measure(
         scores: what to rank by, (rows, labels).
         probabilities: (rows, labels) in [0, 1], or None.
         targets: coded as ``credibly.targets`` says.
-        coding: how to read targets of only −1 and +1.
 
     Example:
         >>> p = np.array([[0.9, 0.2], [0.3, 0.8]])
@@ -69,7 +70,7 @@ def measure(
     for name, number in NUMBERS.items():
         values = scores if number.ranks else probabilities
         if values is not None:
-            numbers[name] = float(number.metric(values, targets, coding=coding))
+            numbers[name] = float(number.metric(values, targets))
     return numbers
 
 

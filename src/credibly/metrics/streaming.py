@@ -16,12 +16,9 @@ from torch import Tensor
 
 from credibly import checks
 from credibly.arrays import to_numpy
-from credibly.metrics import calibration, proper
-from credibly.metrics.accumulators import Accumulator, Codes
-from credibly.metrics.calibration import Average, CalibrationBins, Kind
-from credibly.metrics.inputs import mean_known, probability_pair
-from credibly.metrics.proportions import Band
-from credibly.metrics.ranges import tied_average_precision
+from credibly.metrics.accumulators import Accumulator, Codes, mean_known, probability_pair
+from credibly.metrics.calibration import KINDS, Average, CalibrationBins, Kind, ProperScores
+from credibly.metrics.ranking import tied_average_precision
 from credibly.targets import Coding
 from credibly.types import Array
 
@@ -120,7 +117,7 @@ class CalibrationError(_Streaming):
         **settings: Any,
     ) -> None:
         super().__init__(num_labels, CalibrationBins(_checked(num_labels), bins), **settings)
-        self.kind = checks.choice("kind", kind, calibration.KINDS)
+        self.kind = checks.choice("kind", kind, KINDS)
         self.average = checks.choice("average", average, ("pooled", "macro", None))
         self.min_count = min_count
 
@@ -144,17 +141,15 @@ class Reliability(_Streaming):
         num_labels: int,
         bins: int = 15,
         per_label: bool = False,
-        band: Band = "wilson",
         level: float = 0.95,
         **settings: Any,
     ) -> None:
         super().__init__(num_labels, CalibrationBins(_checked(num_labels), bins), **settings)
         self.per_label, self.level = per_label, level
-        self.band: Band = band
 
     def compute(self) -> dict[str, Tensor]:
         """The diagram over everything seen, on all processes."""
-        diagram = self._total().reliability(self.per_label, self.band, self.level)
+        diagram = self._total().reliability(self.per_label, self.level)
         return {name: self._tensor(part) for name, part in vars(diagram).items()}
 
 
@@ -170,14 +165,8 @@ class LogLoss(_Streaming):
 
     higher_is_better = False
 
-    def __init__(
-        self,
-        num_labels: int,
-        average: Average = "pooled",
-        floor: float | None = None,
-        **settings: Any,
-    ) -> None:
-        super().__init__(num_labels, proper.ProperScores(_checked(num_labels), floor), **settings)
+    def __init__(self, num_labels: int, average: Average = "pooled", **settings: Any) -> None:
+        super().__init__(num_labels, ProperScores(_checked(num_labels)), **settings)
         self.average: Average = checks.choice("average", average, ("pooled", "macro", None))
 
     def compute(self) -> Tensor:
@@ -194,9 +183,6 @@ class Brier(LogLoss):
         >>> round(metric.compute().item(), 4)
         0.025
     """
-
-    def __init__(self, num_labels: int, average: Average = "pooled", **settings: Any) -> None:
-        super().__init__(num_labels, average, **settings)
 
     def compute(self) -> Tensor:
         """The mean over everything seen, on all processes."""

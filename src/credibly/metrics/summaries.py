@@ -1,32 +1,214 @@
-"""The numbers of every table, by the names that tables print."""
+"""The numbers of every table, by the names that tables print; rows without any label."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from credibly import checks
 from credibly.arrays import like, to_numpy
 from credibly.metrics import label_sets
-from credibly.metrics.accumulators import Accumulator, Accumulators, Codes
-from credibly.metrics.calibration import CONFIDENCE, COUNT, TARGET, CalibrationBins
-from credibly.metrics.inputs import is_soft, mean_known, probability_pair
-from credibly.metrics.inputs import label_sets as as_sets
+from credibly.metrics.accumulators import (
+    Accumulator,
+    Accumulators,
+    Codes,
+    hard,
+    is_soft,
+    mean_known,
+    probability_pair,
+)
+from credibly.metrics.accumulators import label_sets as as_sets
+from credibly.metrics.calibration import (
+    CONFIDENCE,
+    COUNT,
+    TARGET,
+    CalibrationBins,
+    ProperScores,
+    proportion_interval,
+)
 from credibly.metrics.label_sets import SetCounts, top_k_sets, unknown_below_top
-from credibly.metrics.proper import ProperScores
-from credibly.metrics.ranges import RankCounts, precision_influence
-from credibly.metrics.ranking import average_precision, sample_average_precision
-from credibly.metrics.zero_labels import ZeroLabels
+from credibly.metrics.ranking import (
+    RankCounts,
+    ValueCounts,
+    aurocs,
+    label_totals,
+    precisions,
+    sample_average_precision,
+    tied_auroc,
+)
 from credibly.targets import Coding, Targets, TargetsLike
 from credibly.types import Array, ArrayLike
 
-if TYPE_CHECKING:
-    from credibly.metrics.bootstrap import Draws
-    from credibly.metrics.intervals import Interval
+
+@dataclass(frozen=True)
+class ZeroLabel:
+    """IN rows have a known label, OUT rows are known to have none; NaN where there are no rows."""
+
+    accuracy: Any
+    """Share of IN rows whose most probable label is present (ties count by share)."""
+    mean_confidence_in: Any
+    """Mean over IN rows of the largest probability."""
+    mean_confidence_out: Any
+    """MMC: mean over OUT rows of the largest probability; best is 0."""
+    auroc: Any
+    """Chance that an IN row's largest probability exceeds an OUT row's, ties counted half."""
+    rows_in: int
+    rows_out: int
+
+
+def zero_label(probabilities: ArrayLike, targets: TargetsLike) -> ZeroLabel:
+    """Accuracy where labels exist, confidence where none does, and how well the two separate.
+
+    Rows whose known labels are all absent while others are unknown belong to neither side; a
+    label that is unknown in every row is left out.
+
+    Example:
+        >>> probabilities = np.array([[0.9, 0.1], [0.2, 0.6], [0.1, 0.3]])
+        >>> result = zero_label(probabilities, np.array([[1, 0], [1, 0], [0, 0]]))
+        >>> float(result.accuracy), float(result.mean_confidence_out), float(result.auroc)
+        (0.5, 0.3, 1.0)
+    """
+    values, truth = probability_pair(probabilities, targets)
+    found = ZeroLabels(values.shape[1])
+    found.update(values, hard(truth, "zero_label"))
+    numbers = vars(found.compute())
+    return ZeroLabel(
+        **{
+            name: value if name.startswith("rows") else like(np.float64(value), probabilities)
+            for name, value in numbers.items()
+        }
+    )
+
+
+class ZeroLabels(Accumulator):
+    """``zero_label`` over batches of rows, from the number of rows by confidence.
+
+    Past ``exact`` different confidences, those that agree in their leading bits (by default 14 or
+    more of the mantissa) count as ties in the AUROC; everything else stays exact.
+
+    Args:
+        num_labels: number of labels.
+        exact: how many different confidences are told apart.
+    """
+
+    def __init__(self, num_labels: int, exact: int = 2**20) -> None:
+        self.confidences = ValueCounts(exact)  # of rows with a label, and of rows without
+        self.sums = {
+            "inside": np.zeros(3),  # rows, hits and sum of confidences of rows with a label
+            "seen": np.zeros(num_labels),  # how often each label is known
+        }
+        # Only a row all of whose labels are known is certain to have none. Which labels have any
+        # truth is known at the end; they are at least as many as any such row has.
+        self._known = 0
+        self._confidence_out = 0.0
+
+    def update(self, probabilities: Array, targets: Array) -> None:
+        """Add checked rows of targets 0, 1 and −1."""
+        inside, outside_known, confidence, share = _rows(probabilities, targets)
+        if not len(inside):
+            return
+        known = int(outside_known.max())
+        outside = (outside_known == known) & ~inside & (known > 0)
+        self.sums["inside"] += inside.sum(), share[inside].sum(), confidence[inside].sum()
+        self.sums["seen"] += (targets >= 0).sum(0)
+        used = inside | outside
+        counts = np.stack([inside, outside], axis=1)[used].astype(np.float64)
+        counts *= self._reach(known, float(confidence[outside].sum()))
+        self.confidences.update(confidence[used], counts)
+
+    def _reach(self, known: int, confidence: float) -> Array:
+        """Count rows without a label that have so many known ones; return the weights of rows."""
+        if known > self._known:
+            self.confidences.clear(1)
+            self._known, self._confidence_out = known, 0.0
+        certain = known == self._known
+        self._confidence_out += confidence * certain
+        return np.array([1.0, certain])
+
+    def state(self) -> dict[str, Array]:
+        """Return the counts."""
+        about = np.array([self._known, self._confidence_out])
+        return {**self.sums, "about": about, **self.confidences.state()}
+
+    def merge(self, state: Mapping[str, Array]) -> None:
+        """Add the ``state()`` of other rows."""
+        super().merge(state)
+        known, confidence = state["about"]
+        counts = state["counts"] * self._reach(int(known), float(confidence))
+        self.confidences.merge({**state, "counts": counts})
+
+    def compute(self) -> ZeroLabel:
+        """Return the numbers of all rows."""
+        inside, outside = self._tables()
+        rows_in, hits, confidence = self.sums["inside"]
+        rows_out = outside.sum()
+        with np.errstate(invalid="ignore"):
+            return ZeroLabel(
+                hits / rows_in,
+                confidence / rows_in,
+                np.float64(self._confidence_out if rows_out else 0.0) / rows_out,
+                tied_auroc(inside + outside, inside),
+                int(rows_in),
+                int(rows_out),
+            )
+
+    def numbers(self) -> dict[str, float]:
+        """Return the numbers by their names in tables; none where a kind of row is missing."""
+        found = self.compute()
+        if not (found.rows_in and found.rows_out):
+            return {}
+        return {
+            "IN accuracy": float(found.accuracy),
+            "OUT MMC": float(found.mean_confidence_out),
+            "zero-label AUROC": float(found.auroc),
+        }
+
+    def row_terms(self, probabilities: Array, targets: Array) -> dict[str, Array]:
+        """Return what each row adds to ``numbers``: (rows, 2) of part and whole of each ratio.
+
+        For the AUROC, the influence of the row on it and 0.
+        """
+        inside, outside_known, confidence, share = _rows(probabilities, targets)
+        used = int((self.sums["seen"] > 0).sum())
+        outside = (outside_known == used) & ~inside
+        tables = self._tables()
+        places = self.confidences.places(confidence)
+        auroc = np.zeros(len(inside))
+        for mine, own, other, sign in ((inside, *tables, 1), (outside, *tables[::-1], -1)):
+            shares = (np.cumsum(other) - other / 2) / max(other.sum(), 1)
+            rows = max(own.sum(), 1)
+            auroc[mine] = sign * (shares[places[mine]] - (shares * own).sum() / rows) / rows
+        return {
+            "IN accuracy": np.stack([np.where(inside, share, 0.0), inside], axis=1),
+            "OUT MMC": np.stack([np.where(outside, confidence, 0.0), outside], axis=1),
+            "zero-label AUROC": np.stack([auroc, np.zeros(len(auroc))], axis=1),
+        }
+
+    def _tables(self) -> tuple[Array, Array]:
+        """Return how many rows with a label, and without, have each confidence."""
+        inside, outside = self.confidences.counts().T
+        return inside, outside * (self._known == int((self.sums["seen"] > 0).sum()))
+
+
+def _rows(probabilities: Array, targets: Array) -> tuple[Array, Array, Array, Array]:
+    """Return of each row: has it a label, its known labels if not, confidence, share of hits."""
+    known = targets >= 0
+    values = np.where(known, probabilities.astype(np.float64), 0.0)
+    confidence = values.max(1, initial=0.0) + 0.0  # −0 and 0 are equal
+    inside = np.asarray((targets > 0).any(1))
+    top = known & (values == confidence[:, None])
+    share = (top & (targets > 0)).sum(1) / np.maximum(top.sum(1), 1)
+    return inside, np.where(inside, 0, known.sum(1)), confidence, share
+
 
 MIN_COUNT = 30
 """Entries that a bin needs to count for ACE and MCE in every table; ECE counts all bins."""
+
+THRESHOLD = 0.5
+"""From this probability on a label counts as returned for micro and macro F1."""
 
 TOP = 4
 """Labels per row of F1-top-4 and ECE-top-4, as in the quasibinary paper."""
@@ -68,25 +250,17 @@ class TopFour(Accumulators):
         self.bins.update(values, unknown_below_top(values, targets, TOP))
         self.sets.update(top_k_sets(ranked, targets, TOP), targets)
 
-    def f1_terms(self) -> tuple[Array, Array]:
-        """Return what F1-top-4 is linear in, by label: 1 / (its sum × labels), and its F1."""
-        hits, returned, present, known = self.sets.sums["counts"]
-        total = returned + present
-        inverse = np.divide(1.0, total, out=np.zeros_like(total), where=total > 0)
-        return inverse / max(int((known > 0).sum()), 1), 2 * hits * inverse
-
 
 class Summary(Accumulators):
     """The numbers of ``summary`` accumulated over batches of rows.
 
     They equal those of the function on all rows at once, in memory that depends on labels and bins
-    alone. Average precision per label needs all scores of a label together: ``numbers`` and
-    ``by_label`` take it as an argument.
+    alone. Average precision and AUROC need all scores of a label together: ``numbers`` and
+    ``by_label`` take them as arguments.
 
     Args:
         num_labels: number of labels.
         bins: equal-width bins of the calibration errors.
-        floor: as in ``log_loss``.
         zero: whether to count rows without a label, which soft targets cannot define.
         ranks: whether to count what ranks rows by its leading bits (``RankCounts``).
         coding: how to read targets of only −1 and +1: ``"signed"`` or ``"unknown"``. Without it
@@ -106,7 +280,6 @@ class Summary(Accumulators):
         self,
         num_labels: int,
         bins: int = 15,
-        floor: float | None = None,
         *,
         zero: bool = False,
         ranks: bool = False,
@@ -114,8 +287,9 @@ class Summary(Accumulators):
     ) -> None:
         self.num_labels = int(checks.at_least("num_labels", num_labels, 1))
         self.bins = CalibrationBins(self.num_labels, bins)
-        self.proper = ProperScores(self.num_labels, floor)
+        self.proper = ProperScores(self.num_labels)
         self.precision, self.codes = RowPrecision(), Codes(coding)
+        self.sets = SetCounts(self.num_labels)
         self.top = TopFour(self.num_labels, bins) if self.num_labels > TOP else None
         self.zero = ZeroLabels(self.num_labels) if zero else None
         self.ranks = RankCounts(self.num_labels) if ranks else None
@@ -126,6 +300,7 @@ class Summary(Accumulators):
             "proper": self.proper,
             "precision": self.precision,
             "codes": self.codes,
+            "sets": self.sets,
             "top": self.top,
             "zero": self.zero,
             "ranks": self.ranks,
@@ -165,6 +340,7 @@ class Summary(Accumulators):
         self.precision.update(ranked, truth)
         self.bins.update(values, truth)
         self.proper.update(values, truth)
+        self.sets.update(values >= THRESHOLD, truth)
         if self.top is not None:
             self.top.update(values, ranked, truth)
         if self.zero is not None:
@@ -173,12 +349,16 @@ class Summary(Accumulators):
             self.ranks.update(ranked, truth)
 
     def numbers(
-        self, label_precisions: ArrayLike | None = None, min_count: int = MIN_COUNT
+        self,
+        label_precisions: ArrayLike | None = None,
+        label_aurocs: ArrayLike | None = None,
+        min_count: int = MIN_COUNT,
     ) -> dict[str, float]:
         """Return the numbers of ``metrics.summary`` by their names in tables.
 
         Args:
             label_precisions: average precision of each label, for mAP@y.
+            label_aurocs: AUROC of each label, for their mean.
             min_count: entries that a bin needs to count for ACE and MCE, the same bins for both.
                 ECE counts all non-empty bins.
         """
@@ -194,9 +374,13 @@ class Summary(Accumulators):
             "ECE": self.bins.error("ece"),
             "NLL": self.proper.log_loss(),
             "Brier": self.proper.brier(),
+            "micro F1": self.sets.f1("micro"),
+            "macro F1": self.sets.f1("mean_of_f1s"),
             "expected size": sums[CONFIDENCE] / rows,
             "true size": sums[TARGET] / rows,
         }
+        if label_aurocs is not None:
+            numbers["AUROC"] = mean_known(to_numpy(label_aurocs))
         if self.top is not None:
             numbers["F1-top-4"] = self.top.sets.f1("mean_of_f1s")
             numbers["ECE-top-4"] = self.top.bins.error("ece")
@@ -204,12 +388,15 @@ class Summary(Accumulators):
         return numbers | (self.zero.numbers() if self.zero is not None else {})
 
     def by_label(
-        self, label_precisions: ArrayLike | None = None, min_count: int = MIN_COUNT
+        self,
+        label_precisions: ArrayLike | None = None,
+        label_aurocs: ArrayLike | None = None,
+        min_count: int = MIN_COUNT,
     ) -> dict[str, Array]:
         """Return one array per column of a table of labels, by its name.
 
-        ``rate`` and ``mean probability`` are over rows whose truth is known; arguments as in
-        ``numbers``.
+        ``rate`` and ``mean probability`` are over rows whose truth is known; precision, recall and
+        F1 return a label from probability ½ on. Arguments as in ``numbers``.
         """
         self.codes.check()
         sums = self.bins.sums["bins"].sum(1)
@@ -219,13 +406,42 @@ class Summary(Accumulators):
                 "known": count.astype(np.int64),
                 "rate": sums[:, TARGET] / count,
                 "mean probability": sums[:, CONFIDENCE] / count,
+                "precision": self.sets.precision(None),
+                "recall": self.sets.recall(None),
+                "F1": self.sets.f1(None),
             }
-        if label_precisions is not None:
-            columns["AP"] = to_numpy(label_precisions)
+        for name, each in (("AP", label_precisions), ("AUROC", label_aurocs)):
+            if each is not None:
+                columns[name] = to_numpy(each)
         columns["ACE"] = np.asarray(self.bins.error("ace", min_count, average=None))
         columns["NLL"] = np.asarray(self.proper.log_loss(average=None))
         columns["Brier"] = np.asarray(self.proper.brier(average=None))
         return columns
+
+    def micro(self, min_count: int = MIN_COUNT) -> dict[str, float]:
+        """Return the columns of ``by_label`` for the entries of all labels together."""
+        sums = self.bins.sums["bins"].sum((0, 1))
+        row = {
+            "rate": sums[TARGET] / sums[COUNT],
+            "mean probability": sums[CONFIDENCE] / sums[COUNT],
+            "precision": self.sets.precision("micro"),
+            "recall": self.sets.recall("micro"),
+            "F1": self.sets.f1("micro"),
+            "ACE": self.bins.error("ace", min_count),
+            "NLL": self.proper.log_loss(),
+            "Brier": self.proper.brier(),
+        }
+        return {"known": int(sums[COUNT])} | {name: float(each) for name, each in row.items()}
+
+    def label_intervals(self) -> dict[str, tuple[Array, Array]]:
+        """Return 95 % limits of precision, recall and F1 of every label (Wilson's)."""
+        hits, returned, present, _ = self.sets.sums["counts"]
+        low, high = proportion_interval(hits, returned + present - hits)  # Jaccard
+        return {
+            "precision": proportion_interval(hits, returned),
+            "recall": proportion_interval(hits, present),
+            "F1": (2 * low / (1 + low), 2 * high / (1 + high)),
+        }
 
 
 def summary(
@@ -236,9 +452,8 @@ def summary(
     min_count: int = MIN_COUNT,
     *,
     bins: int = 15,
-    coding: Coding | None = None,
 ) -> dict[str, float]:
-    """Return the numbers of a table of predictions, in its order.
+    """Return the metrics of a table of predictions, in its order.
 
     Args:
         probabilities: (rows, labels) in [0, 1].
@@ -248,12 +463,12 @@ def summary(
         min_count: entries that a bin needs to count for ACE and MCE, the same bins for both; they
             are NaN where no bin has so many. ECE counts all non-empty bins.
         bins: equal-width bins of the calibration errors.
-        coding: how to read targets of only −1 and +1: ``"signed"`` or ``"unknown"``.
 
     Returns:
-        Zero-label numbers appear where some rows are known to have no label and others have one,
-        top-4 numbers with more than four labels, those of sets where ``sets`` are given. Soft
-        targets leave out what they cannot define: zero-label numbers and exact match.
+        Micro and macro F1 return a label from probability ½ on. Zero-label numbers appear where
+        some rows are known to have no label and others have one, top-4 numbers with more than four
+        labels, those of sets where ``sets`` are given. Soft targets leave out what they cannot
+        define: zero-label numbers and exact match.
 
     Example:
         >>> import numpy as np
@@ -264,13 +479,13 @@ def summary(
         >>> round(numbers["ACE"], 4), round(numbers["NLL"], 4)
         (0.2167, 0.2541)
     """
-    values, truth = probability_pair(probabilities, targets, coding)
+    values, truth = probability_pair(probabilities, targets)
     ranked = values if scores is None else to_numpy(scores)
     chosen = None if sets is None else as_sets(sets)
-    return _summary(values, truth, ranked, chosen, min_count, bins)[1]
+    return summarised(values, truth, ranked, chosen, min_count, bins)[1]
 
 
-def _summary(
+def summarised(
     values: Array, truth: Array, ranked: Array, sets: Array | None, min_count: int, bins: int
 ) -> tuple[Summary, dict[str, float]]:
     """Return the accumulator and the numbers of checked arrays."""
@@ -279,107 +494,11 @@ def _summary(
     for start in range(0, len(values), _ROWS_AT_ONCE):
         rows = slice(start, start + _ROWS_AT_ONCE)
         found.update(values[rows], decoded[rows], ranked[rows])
-    numbers = found.numbers(average_precision(ranked, decoded), min_count)
+    totals = label_totals(ranked, truth)
+    numbers = found.numbers(precisions(totals), aurocs(totals), min_count)
     if sets is not None:
         numbers |= _set_numbers(sets, decoded)
     return found, numbers
-
-
-def summary_intervals(
-    probabilities: ArrayLike,
-    targets: TargetsLike,
-    scores: ArrayLike | None = None,
-    sets: ArrayLike | None = None,
-    min_count: int = MIN_COUNT,
-    level: float = 0.95,
-    resamples: int = 200,
-    seed: int = 0,
-    *,
-    bins: int = 15,
-    coding: Coding | None = None,
-) -> dict[str, Interval]:
-    """Return ``summary`` with a confidence interval for each number, by resampling rows.
-
-    The interval is of the number as measured on so many rows: calibration errors keep their upward
-    bias in estimate and interval alike. Resamples are linear in the weights of the rows (see
-    ``summary_draws``), so the time hardly depends on their number.
-
-    Example:
-        >>> import numpy as np
-        >>> rng = np.random.default_rng(0)
-        >>> probabilities = rng.random((200, 2))
-        >>> targets = (rng.random((200, 2)) < probabilities).astype(int)
-        >>> number = summary_intervals(probabilities, targets, resamples=50)["Brier"]
-        >>> number.low < number.estimate < number.high
-        True
-    """
-    from credibly.metrics.intervals import quantiles
-
-    found = summary_draws(
-        to_numpy(probabilities),
-        targets if isinstance(targets, Targets) else to_numpy(targets),
-        scores,
-        sets,
-        min_count,
-        resamples,
-        seed,
-        bins=bins,
-        coding=coding,
-    )
-    return {
-        name: quantiles(estimate, found.draws[name], level, "bootstrap")
-        for name, estimate in found.estimates.items()
-    }
-
-
-def summary_draws(
-    probabilities: ArrayLike,
-    targets: TargetsLike,
-    scores: ArrayLike | None = None,
-    sets: ArrayLike | None = None,
-    min_count: int = MIN_COUNT,
-    resamples: int = 200,
-    seed: int = 0,
-    *,
-    bins: int = 15,
-    coding: Coding | None = None,
-) -> Draws:
-    """Return ``summary`` and what each of its numbers would be on resamples of the rows.
-
-    Every row has a Poisson(1) weight in a resample; past 16,384 rows, every group of rows
-    (``GroupSums``). Calibration errors are those of the reweighted bins, centred on the estimate;
-    all other numbers are expanded to first order in the weights. Predictions of the same rows have
-    the same weights with the same ``seed``: the difference of their draws is a paired comparison.
-
-    Returns:
-        ``estimates`` and ``draws`` (an array of ``resamples`` values), by the names of ``summary``.
-
-    Example:
-        >>> import numpy as np
-        >>> rng = np.random.default_rng(0)
-        >>> rates = rng.random((300, 3))
-        >>> targets = (rng.random((300, 3)) < rates).astype(int)
-        >>> mine, other = summary_draws(rates, targets), summary_draws(0.5 + 0 * rates, targets)
-        >>> bool((mine.draws["NLL"] < other.draws["NLL"]).all())
-        True
-    """
-    from credibly.metrics.bootstrap import Draws, GroupSums, groups_of
-
-    values, truth = probability_pair(probabilities, targets, coding)
-    ranked = values if scores is None else to_numpy(scores)
-    chosen = None if sets is None else as_sets(sets)
-    found, estimates = _summary(values, truth, ranked, chosen, min_count, bins)
-    influence = precision_influence(ranked, truth)
-    groups = GroupSums(
-        found,
-        lambda _, some, first: influence[first : first + len(some)],
-        groups_of(len(values)),
-        sets=chosen is not None,
-    )
-    groups.update(values, truth, ranked, chosen, first_row=0)
-    draws = groups.draws(estimates, min_count, resamples, seed)
-    draws = {name: like(each, probabilities, targets) for name, each in draws.items()}
-    return Draws(estimates, draws)
 
 
 def _set_numbers(sets: Array, truth: Targets) -> dict[str, float]:

@@ -13,8 +13,7 @@ import numpy as np
 from credibly import checks
 from credibly.arrays import like, to_numpy
 from credibly.metrics.accumulators import Accumulator, Accumulators
-from credibly.metrics.calibration import CalibrationBins
-from credibly.metrics.proper import ProperScores
+from credibly.metrics.calibration import CalibrationBins, ProperScores
 from credibly.targets import SparseTargets, decode
 from credibly.types import Array, ArrayLike
 
@@ -189,7 +188,7 @@ class TopLabels(Accumulator):
             return found / (self.sums["rows"] if self.weights is None else best)
 
 
-class TopSummary(Accumulators):
+class HeldLabels(Accumulators):
     """Metrics of rows that hold their most probable labels, over batches of rows.
 
     Args:

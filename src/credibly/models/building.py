@@ -1,4 +1,4 @@
-"""From a model's name to the model."""
+"""From a model's name to the model: our own networks, and backbones of timm and transformers."""
 
 from __future__ import annotations
 
@@ -13,14 +13,186 @@ from torch import Tensor, nn
 
 from credibly import checks, names
 from credibly.checks import InputError, nearest
-from credibly.data import Data, SparseFeatures
+from credibly.data import Data, SparseRows
 from credibly.data.torch_datasets import DEFAULT_SIZE
-from credibly.models import efficientnet, external
-from credibly.models.network import LIMIT, SPARSE, VIEWS, Network, Standardize
-from credibly.models.sparse_inputs import Dropout, Flatten, Linear
+from credibly.models import efficientnet
+from credibly.models.network import (
+    LIMIT,
+    SPARSE,
+    VIEWS,
+    Dropout,
+    Flatten,
+    NetworkModule,
+    SparseLinear,
+    Standardize,
+)
 from credibly.models.trees import TREES
+from credibly.names import check_library
+from credibly.untrusted.budget import check_file, first_line
+from credibly.untrusted.documents import read_json
+from credibly.untrusted.tensors import load_safetensors
 
-OUTSIDE = {"timm": external.timm_backbone, "hf": external.huggingface_backbone}
+PRETRAINED = "pretrained"
+"""Instead of a file: the weights that the library itself has for this name."""
+
+
+def library(name: str, model: str) -> Any:
+    """Import the library ``name``, which ``model`` needs."""
+    check_library(model)
+    try:
+        return import_module(name)
+    except (ImportError, RuntimeError) as error:  # RuntimeError: torchvision for another torch
+        raise InputError(
+            f"`model` {model} needs {name}; it is installed but cannot be imported ({error}). "
+            f"Install it, and torchvision if it is named, again for torch {torch.__version__}."
+        ) from error
+
+
+def timm_backbone(
+    name: str, shape: tuple[int, ...], weights: str | Path | None, standardize: Standardize
+) -> nn.Module:
+    """A timm model without its classifier; inputs are standardised as its weights expect."""
+    timm = library("timm", f"timm:{name}")
+    if not timm.is_model(name):
+        raise InputError(f"timm has no model {name!r}. {nearest(name, timm.list_models())}")
+    settings: dict[str, Any] = {"num_classes": 0, "in_chans": shape[0]}
+    settings["pretrained"] = weights == PRETRAINED
+    try:
+        try:
+            backbone = timm.create_model(name, img_size=shape[1:], **settings)
+        except TypeError:  # networks that take any size have no such argument
+            backbone = timm.create_model(name, **settings)
+    except Exception as error:  # a download fails in many ways
+        if weights != PRETRAINED:
+            raise
+        raise InputError(
+            f"`weights` pretrained needs the ImageNet weights of timm:{name}, which timm "
+            f"downloads; that failed ({type(error).__name__}: {error}). Download them on another "
+            "machine and give the file: --weights FILE.safetensors. To start from random weights: "
+            "--weights none."
+        ) from error
+    mean, std = backbone.pretrained_cfg["mean"], backbone.pretrained_cfg["std"]
+    if len(mean) == shape[0]:
+        standardize.set(mean, std)
+    return backbone
+
+
+def huggingface_backbone(
+    name: str, shape: tuple[int, ...], weights: str | Path | None, standardize: Standardize
+) -> nn.Module:
+    """A vision model of transformers: fresh from the config of ``name``, or with local weights.
+
+    ``name`` is a folder with a ``config.json``, or a model in the local cache; nothing is
+    downloaded, no code of the model's own is run, and only safetensors weights are read.
+    """
+    transformers = library("transformers", f"hf:{name}")
+    source = name if weights == PRETRAINED else weights
+    config = huggingface_config(transformers, name, f"hf:{name}")
+    model = huggingface_model(transformers, config, source, f"hf:{name}")
+    preprocessing = Path(name) / "preprocessor_config.json"
+    if preprocessing.exists():
+        found = read_json(preprocessing)
+        mean, std = found.get("image_mean"), found.get("image_std")
+        if mean and std and len(mean) == shape[0]:
+            standardize.set(mean, std)
+    return Pooled(model)
+
+
+def huggingface_config(transformers: Any, folder: str, name: str) -> Any:
+    """Return the config of a folder or of a model in the local cache; no code of its own runs."""
+    for file in Path(folder).glob("*") if Path(folder).is_dir() else ():
+        if file.suffix in (".json", ".txt", ".model"):  # also those of a tokenizer
+            check_file(file, "tokenizer")
+    try:
+        return transformers.AutoConfig.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False
+        )
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"{name} must be a folder with config.json, or in the local cache; {first_line(error)}."
+        ) from error
+
+
+def huggingface_model(
+    transformers: Any, config: Any, weights: str | Path | None, name: str
+) -> nn.Module:
+    """Return a fresh model of this config, or one with the safetensors weights of a folder."""
+    if weights is None:
+        return transformers.AutoModel.from_config(config)
+    try:
+        return transformers.AutoModel.from_pretrained(
+            str(weights), use_safetensors=True, local_files_only=True, trust_remote_code=False
+        ).float()
+    except (OSError, ValueError, RuntimeError) as error:
+        raise InputError(
+            f"`weights` of {name} must be a folder with model.safetensors that fits its config; "
+            f"{first_line(error)}."
+        ) from error
+
+
+class Pooled(nn.Module):
+    """One vector per image: the model's own pooling, its first token, or the mean over places."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, images: Tensor) -> Tensor:
+        found = self.model(pixel_values=images)
+        pooled = getattr(found, "pooler_output", None)
+        if pooled is not None:
+            return pooled.flatten(1)
+        hidden = found.last_hidden_state
+        return hidden[:, 0] if hidden.ndim == 3 else hidden.mean(dim=(2, 3))
+
+
+def load_weights(backbone: nn.Module, path: str | Path, name: str) -> None:
+    """Weights from a ``.safetensors`` file; those of a classifier or head are left out."""
+    path = Path(path)
+    if path.suffix != ".safetensors":
+        raise InputError(
+            f"`weights` must be a .safetensors file; got {path}. Files of torch.save can run any "
+            "code when read; convert one you trust with safetensors.torch.save_file."
+        )
+    if not path.exists():
+        raise InputError(f"`weights`: {path} does not exist.")
+    state, _ = load_safetensors(path)
+    ours = {key.removeprefix("backbone."): v for key, v in state.items() if "backbone." in key[:9]}
+    state = ours or state
+    wanted = backbone.state_dict()
+    for key, value in wanted.items():
+        if key not in state:
+            raise InputError(
+                f"{path} has no {key!r}, which {name} needs. Does it belong to another model?"
+            )
+        if state[key].shape != value.shape:
+            raise InputError(
+                f"{path}: {key!r} must have shape {tuple(value.shape)}; got "
+                f"{tuple(state[key].shape)}. Does it belong to another model?"
+            )
+    backbone.load_state_dict({key: state[key] for key in wanted})
+
+
+def output_size(backbone: nn.Module, shape: tuple[int, ...], name: str) -> int:
+    """Width of what the backbone puts out, by trying it on one blank image."""
+    training = backbone.training
+    backbone.eval()
+    try:
+        with torch.no_grad():
+            features = backbone(torch.zeros(1, *shape))
+    except (RuntimeError, AssertionError, ValueError) as error:
+        side = "×".join(map(str, shape[1:]))
+        raise InputError(f"{name} cannot take images of {side} pixels: {error}") from error
+    finally:
+        backbone.train(training)
+    if features.ndim != 2:
+        raise InputError(f"{name} must give one vector per image; got {tuple(features.shape)}.")
+    return features.shape[1]
+
+
+# From a name to the model -----------------------------------------------------------------------
+
+OUTSIDE = {"timm": timm_backbone, "hf": huggingface_backbone}
 
 CONVOLUTIONAL = (*names.NETWORKS, "efficientnet-lite0")
 """Networks for images."""
@@ -43,7 +215,6 @@ def build(
     name: str,
     inputs: Data | Sequence[int],
     num_labels: int | None = None,
-    scores_per_label: int = 1,
     *,
     num_outputs: int | None = None,
     dropout: float | None = None,
@@ -53,7 +224,7 @@ def build(
     image_size: int | None = None,
     fixed_norms: bool = False,
     views: str = "one",
-) -> Network:
+) -> NetworkModule:
     """A model by name, its standardisation fitted on the training rows of ``inputs``.
 
     Args:
@@ -61,33 +232,31 @@ def build(
         inputs: the data, or the shape of one input, (features,) or (channels, height, width).
             By shape, the standardisation starts as the identity, for weights to be loaded.
         num_labels: number of labels; that of the data if not given.
-        scores_per_label: ``loss.scores_per_label``.
-        num_outputs: ``loss.num_outputs(num_labels)``, where that is not a multiple of the labels.
+        num_outputs: ``loss.num_outputs(num_labels)``, of losses with further scores per label.
         dropout: before the head; the default depends on the model.
         hidden: width of ``mlp``'s hidden layer or of ``cnn``'s first stage.
         frozen: train the head alone.
-        weights: a local ``.safetensors`` file (for ``hf:`` a folder) for the backbone, or
-            ``"pretrained"`` for those the library has of this name.
+        weights: a local ``.safetensors`` file (for ``hf:`` a folder) for the backbone;
+            ``"pretrained"`` for those the library has of this name; ``"auto"`` for the ImageNet
+            weights of ``efficientnet-lite0`` that ``credibly[images]`` installs.
         image_size: side of the images, where they come from files.
         fixed_norms: keep the statistics of batch norms in training, as for small batches.
         views: ``one``; ``flip`` or ``crops`` average the scores of several views of an image in
             evaluation mode.
 
     Example:
-        >>> build("linear", (3,), num_labels=2, scores_per_label=2).head
-        Linear(in_features=3, out_features=4, bias=True)
+        >>> build("linear", (3,), num_labels=2, num_outputs=4).head
+        SparseLinear(in_features=3, out_features=4, bias=True)
     """
     _not_texts(name, inputs)
     if name in TREES:
-        raise InputError(
-            f"{name} is no network: training grows it. Choose it by `--model` or a recipe."
-        )
+        raise InputError(f"{name} is not a network. Choose it with `--model` or a recipe.")
     shape = _shape(inputs, image_size)
     if num_labels is None:
         if not isinstance(inputs, Data):
             raise InputError("`num_labels` must be given when the model is built by input shape.")
         num_labels = inputs.num_labels
-    num_scores = int(checks.at_least("num_labels", num_labels, 1)) * scores_per_label
+    num_scores = int(checks.at_least("num_labels", num_labels, 1))
     num_scores = num_scores if num_outputs is None else num_outputs
     dropout = DROPOUT.get(name, 0.0) if dropout is None else dropout
     checks.fraction("dropout", dropout, high_open=True)
@@ -100,7 +269,7 @@ def build(
     if views != "one":
         _images_only(f"`views` {views}", shape)
     backbone, width = _backbone(name, shape, hidden, dropout, weights, standardize)
-    network = Network(
+    network = NetworkModule(
         name,
         shape,
         standardize,
@@ -131,7 +300,7 @@ def _check_sparse(name: str, shape: tuple[int, ...], outputs: int) -> None:
 
 
 @torch.no_grad()
-def _start_sparse(network: Network, rows: SparseFeatures) -> None:
+def _start_sparse(network: NetworkModule, rows: SparseRows) -> None:
     """Scale the first weights to the values that a row has, not to its mostly zero columns.
 
     Weights of columns that training rows do not have, and all of ``linear``, start at 0: what was
@@ -139,7 +308,7 @@ def _start_sparse(network: Network, rows: SparseFeatures) -> None:
     """
     filled = max(rows.matrix.nnz / max(len(rows), 1), 1.0)
     seen = np.bincount(rows.matrix.indices, minlength=rows.shape[1]) > 0
-    first = next(each for each in network.modules() if isinstance(each, Linear))
+    first = next(each for each in network.modules() if isinstance(each, SparseLinear))
     scale = 0.0 if network.name == "linear" else (rows.shape[1] / filled) ** 0.5
     first.weight.mul_(torch.from_numpy(np.where(seen, scale, 0.0).astype(np.float32)))
 
@@ -198,19 +367,27 @@ def _backbone(
     elif kind in OUTSIDE and inner:
         _images_only(name, shape)
         backbone = OUTSIDE[kind](inner, shape, weights, standardize)
-        width = external.output_size(backbone, shape, name)
-        weights = None if kind == "hf" or weights == external.PRETRAINED else weights
+        width = output_size(backbone, shape, name)
+        weights = None if kind == "hf" or weights == PRETRAINED else weights
     else:
         known = ", ".join(MODELS)
         raise InputError(f"`model` must be one of {known}; got {name!r}. {nearest(name, MODELS)}")
-    if weights == external.PRETRAINED and kind not in OUTSIDE:
+    if weights == "auto":
+        if name != "efficientnet-lite0":
+            raise InputError(
+                f"`weights` auto means the ImageNet weights of efficientnet-lite0; got {name}. "
+                "Give a file, or for networks of timm and transformers `weights` pretrained."
+            )
+        backbone.load_state_dict(efficientnet.published_weights())
+        return backbone, width
+    if weights == PRETRAINED and kind not in OUTSIDE:
         raise InputError(
             "`weights` pretrained stands for weights that timm or transformers have; the built-in "
-            f"{name} comes without. Give a file, --weights FILE.safetensors, or start from random "
-            "weights, --weights none."
+            f"{name} comes without. Give a file, --weights FILE.safetensors, for "
+            "efficientnet-lite0 auto, or start from random weights, --weights none."
         )
     if weights is not None:
-        external.load_weights(backbone, weights, name)
+        load_weights(backbone, weights, name)
     return backbone, width
 
 
@@ -256,7 +433,7 @@ def _images_only(name: str, shape: tuple[int, ...]) -> None:
 
 def hidden_layer(inputs: int, hidden: int, dropout: float) -> nn.Module:
     """The backbone of ``mlp``: dropout on the inputs too, half as much as before the head."""
-    return nn.Sequential(Dropout(dropout / 2), Linear(inputs, hidden), nn.ReLU())
+    return nn.Sequential(Dropout(dropout / 2), SparseLinear(inputs, hidden), nn.ReLU())
 
 
 class Convolutions(nn.Module):

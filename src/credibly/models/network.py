@@ -1,21 +1,109 @@
-"""What every model is: standardise, backbone, dropout, head."""
+"""What every model is: standardise, backbone, dropout, head.
+
+First layers take sparse rows (``Tensors`` of terms, values and starts) as well as dense. Their
+weights are those of torch's own layers, so that a network trained on sparse rows is loaded,
+exported and applied to dense rows like any other.
+"""
 
 from __future__ import annotations
 
 import copy
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from credibly.checks import InputError
-from credibly.data import SparseFeatures
+from credibly.data import SparseRows
 from credibly.data.token_rows import Tensors
-from credibly.models.sparse_inputs import Dropout, Linear, with_values
 from credibly.types import Array
+
+
+class Flatten(nn.Flatten):
+    """``nn.Flatten``; sparse rows are flat."""
+
+    def forward(self, inputs: Any) -> Any:
+        return inputs if isinstance(inputs, Tensors) else super().forward(inputs)
+
+
+class Dropout(nn.Dropout):
+    """``nn.Dropout``; of sparse rows it drops values, since dropping a zero changes nothing."""
+
+    def forward(self, inputs: Any) -> Any:
+        if not isinstance(inputs, Tensors):
+            return super().forward(inputs)
+        return with_values(inputs, super().forward(inputs["values"]))
+
+
+class SparseLinear(nn.Linear):
+    """``nn.Linear``; of sparse rows it reads the weights of the terms that occur.
+
+    Example:
+        >>> from scipy.sparse import csr_matrix
+        >>> from credibly.data import SparseRows
+        >>> layer, rows = SparseLinear(4, 2), csr_matrix([[0, 3.0, 0, 1.0]], dtype="float32")
+        >>> dense = layer(torch.from_numpy(rows.toarray()))
+        >>> bool(torch.allclose(layer(SparseRows(rows).batch(torch.arange(1).numpy())), dense))
+        True
+    """
+
+    def forward(self, inputs: Any) -> Tensor:
+        if not isinstance(inputs, Tensors):
+            return super().forward(inputs)
+        product: Any = _Product.apply(
+            self.weight, inputs["terms"], inputs["values"].to(self.weight.dtype), inputs["starts"]
+        )
+        return product + self.bias
+
+
+class _Product(torch.autograd.Function):
+    """Sparse rows times the transpose of a (outputs, terms) weight.
+
+    The columns of terms that occur are copied beside each other: a batch has thousands of terms
+    where the weight has hundreds of thousands.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, terms: Tensor, values: Tensor, starts: Tensor) -> Tensor:  # type: ignore[override]
+        occurring, places = torch.unique(terms.long(), return_inverse=True)
+        columns = weight.detach()[:, occurring].t().contiguous()
+        ctx.save_for_backward(occurring, places, values, starts)
+        ctx.terms = weight.shape[1]
+        if not len(places):
+            return weight.new_zeros(len(starts), len(weight))
+        return nn.functional.embedding_bag(
+            places, columns, starts.long(), mode="sum", per_sample_weights=values
+        )
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:  # type: ignore[override]
+        occurring, places, values, starts = ctx.saved_tensors
+        starts, device = starts.long(), gradient.device
+        ends = torch.cat([starts[1:], torch.tensor([len(places)], device=device)])
+        rows = torch.arange(len(starts), device=device).repeat_interleave(ends - starts)
+        sums = gradient.new_zeros(len(occurring), gradient.shape[1])
+        sums.index_add_(0, places, gradient[rows] * values[:, None])
+        whole = gradient.new_zeros(gradient.shape[1], ctx.terms)
+        whole[:, occurring] = sums.t()
+        return whole, None, None, None
+
+
+def with_values(inputs: Tensors, values: Tensor) -> Tensors:
+    """Return the same terms with other values."""
+    changed = Tensors(len(inputs), **inputs)
+    changed["values"] = values
+    return changed
+
+
+# The network ------------------------------------------------------------------------------------
+
+if TYPE_CHECKING:
+    from credibly.losses import Loss
+    from credibly.targets import SparseTargets, Targets
 
 SPARSE = ("linear", "mlp")
 """Networks that take sparse features."""
@@ -64,7 +152,7 @@ class Standardize(nn.Module):
         Columns of sparse values are scaled only, see ``fit_sparse``.
         """
         if not isinstance(values, np.ndarray):
-            return self.fit_sparse(SparseFeatures(values), limit)
+            return self.fit_sparse(SparseRows(values), limit)
         return self.set(*column_moments(values, heavy_tails=limit < math.inf), limit)
 
     def set(self, mean: object, scale: object, limit: float = math.inf) -> Standardize:
@@ -74,7 +162,7 @@ class Standardize(nn.Module):
         self.limit.fill_(limit)
         return self
 
-    def fit_sparse(self, rows: SparseFeatures, limit: float = math.inf) -> Standardize:
+    def fit_sparse(self, rows: SparseRows, limit: float = math.inf) -> Standardize:
         """Take for each column the root mean square of its non-zero values; the mean stays 0.
 
         Zeros then stay zeros. A deviation over all rows would instead blow up rare columns.
@@ -116,7 +204,7 @@ class Standardize(nn.Module):
         if bool(self.mean.any()):
             raise InputError(
                 "the network was trained on dense features, whose zeros mean something else; got "
-                "sparse ones. Give a dense matrix: `SparseFeatures.dense`."
+                "sparse ones. Give a dense matrix: `SparseRows.dense`."
             )
         values = (inputs["values"] / self.scale[terms]).clamp(-self.limit, self.limit)
         return with_values(inputs, torch.where(values.isnan(), 0.0, values))
@@ -191,7 +279,7 @@ CROP = 7 / 8
 """Side of a view of ``crops``, as a share of the image's side."""
 
 
-class Scorer(nn.Module):
+class HeadedModule(nn.Module, ABC):
     """Scores are those of the last layer, ``head``, on what ``hidden`` returns.
 
     With very many labels the trainer asks for ``hidden`` and computes last layer and loss in one
@@ -200,18 +288,31 @@ class Scorer(nn.Module):
 
     head: Any
 
+    @abstractmethod
     def hidden(self, inputs: Any) -> Tensor:
         """Return what the last layer sees: (rows, features)."""
-        raise NotImplementedError
+
+    @torch.no_grad()
+    def start_at_rates(self, criterion: Loss, targets: Targets | SparseTargets) -> None:
+        """Set the last biases so that probabilities start at the labels' rates.
+
+        The rates are smoothed by half a row present and half a row absent.
+        """
+        rates = (targets.label_counts() + 0.5) / (targets.known_counts() + 1.0)
+        # Without a link any increasing map of the rates will do: only differences count.
+        start = criterion.initial_scores if criterion.has_link else torch.logit
+        initial = start(torch.from_numpy(rates))
+        if initial.shape == self.head.bias.shape:
+            self.head.bias.copy_(initial)
 
     def forward(self, inputs: Any) -> Tensor:
         return self.head(self.hidden(inputs))
 
 
-class Head(Scorer):
+class Head(HeadedModule):
     """The last layers of ``model``, sharing its weights: takes what the backbone puts out."""
 
-    def __init__(self, model: Network) -> None:
+    def __init__(self, model: NetworkModule) -> None:
         super().__init__()
         self.dropout, self.head = model.dropout, model.head
 
@@ -219,7 +320,7 @@ class Head(Scorer):
         return self.dropout(inputs)
 
 
-class Network(Scorer):
+class NetworkModule(HeadedModule):
     """Scores of a batch, through ``standardize``, ``backbone``, ``dropout`` and ``head``.
 
     ``head`` is the last ``nn.Linear``: its columns are the scores of all labels, and, for losses
@@ -265,7 +366,7 @@ class Network(Scorer):
 
     def _head(self, num_features: int, num_scores: int) -> Any:
         # Of a linear model the head sees the inputs, which may be sparse.
-        return (Linear if self.name == "linear" else nn.Linear)(num_features, num_scores)
+        return (SparseLinear if self.name == "linear" else nn.Linear)(num_features, num_scores)
 
     def freeze(self, frozen: bool = True) -> None:
         """Take the backbone out of training, or put it back."""
@@ -273,7 +374,7 @@ class Network(Scorer):
         self.backbone.requires_grad_(not frozen)
         self.train(self.training)
 
-    def train(self, mode: bool = True) -> Network:
+    def train(self, mode: bool = True) -> NetworkModule:
         super().train(mode)
         if self.frozen:
             self.backbone.eval()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,19 @@ from scipy import sparse
 from torch import Tensor, nn
 
 from credibly.checks import InputError, at_least
-from credibly.data import Data
-from credibly.data.token_rows import Encoded, SparseRows, Tensors
-from credibly.files import atomic_path, read_json_object
-from credibly.models.network import Network, Standardize
+from credibly.data import Data, SparseRows
+from credibly.data.token_rows import Encoded, Tensors, TokenRows
+from credibly.files import atomic_path
+from credibly.models.building import (
+    PRETRAINED,
+    huggingface_config,
+    huggingface_model,
+    library,
+)
+from credibly.models.network import NetworkModule, Standardize
 from credibly.types import Array
+from credibly.untrusted.budget import first_line
+from credibly.untrusted.documents import read_json_object
 
 VOCABULARY = "vocabulary.json"
 TERMS = 2**16
@@ -55,7 +64,7 @@ def terms_of(text: str) -> list[str]:
     return terms
 
 
-class TextNetwork(Network):
+class TextNetwork(NetworkModule):
     """A network that takes texts, through ``encode``.
 
     A network of your own for ``--model python:…`` is any ``torch.nn.Module`` with these methods.
@@ -76,7 +85,7 @@ class TextNetwork(Network):
         """Do nothing: built-in networks are built from the folder."""
 
 
-class SparseLinear(nn.Module):
+class TermsLinear(nn.Module):
     """A linear layer on sparse rows: the memory of a batch is that of its terms.
 
     Also takes dense rows (rows, terms), for export.
@@ -138,7 +147,7 @@ class Tfidf(TextNetwork):
         return model
 
     def _head(self, num_features: int, num_scores: int) -> Any:
-        return SparseLinear(num_features, num_scores)
+        return TermsLinear(num_features, num_scores)
 
     def encode(self, texts: Array) -> SparseRows:
         """Return the weights of the terms of each row."""
@@ -173,15 +182,7 @@ class Tfidf(TextNetwork):
 
     def features(self, inputs: Any) -> Any:
         """Return the inputs: there is nothing before the head."""
-        if isinstance(inputs, Tensor) or self.dropout.p == 0 or not self.training:
-            return inputs
-        dropped = Tensors(len(inputs), **inputs)
-        dropped["values"] = self.dropout(inputs["values"])
-        return dropped
-
-    def hidden(self, inputs: Any) -> Any:
-        """Return the inputs: ``features`` has dropped terms already."""
-        return self.features(inputs)
+        return inputs
 
 
 def _is_terms(column: object) -> bool:
@@ -250,20 +251,228 @@ def build_text(
         texts = (train if len(train) else inputs).texts
         return Tfidf.fit(texts, num_scores, terms=terms, dropout=dropout or 0.0)
     if name.startswith("hf:"):
-        from credibly.models.language import build_language
-
-        return build_language(
+        transformers = library("transformers", name)
+        folder = str(encoder) if encoder is not None else name.partition(":")[2]
+        config = huggingface_config(transformers, folder, name)
+        shape = _shape(inputs, config, name)
+        tokenizer = _tokenizer(transformers, folder, name, config)
+        source = None if encoder is not None or weights is None else str(weights)
+        source = folder if source == PRETRAINED else source
+        model = huggingface_model(transformers, config, source, name)
+        return TokenNetwork(
             name,
-            inputs,
+            shape,
+            tokenizer,
+            QuestionAndRegions(model) if len(shape) == 3 else MeanTokens(model),
             num_scores,
-            encoder=encoder,
+            max_length=_length(max_length, tokenizer, config, name),
             dropout=dropout or 0.0,
-            max_length=max_length,
             frozen=frozen,
-            weights=weights,
         )
     kind = inputs.kind if isinstance(inputs, Data) else "text"
     raise InputError(
         f"`model` must be one for {kind}: tfidf (texts alone), hf:FOLDER or python:MODULE:FACTORY; "
         f"got {name!r}."
     )
+
+
+# Encoders of transformers ------------------------------------------------------------------------
+#
+# A folder holds config.json, the files of a fast tokenizer and model.safetensors for weights.
+# Nothing is downloaded, no code of the model's own is run, and no pickle is read.
+
+LONGEST = 512
+"""Tokens per row when neither the caller nor the encoder says."""
+
+REGIONS = ("visual_feats", "visual_pos", "visual_attention_mask")
+TOKENS = ("input_ids", "attention_mask")
+MODELS_WITH_REGIONS = ("lxmert",)
+
+
+class TokenNetwork(TextNetwork):
+    """A transformers encoder with a linear head; takes padded tokens, and regions where it does.
+
+    Args:
+        name: what the model is called in errors.
+        shape: of one input: (columns of text,), then regions and their width where there are any.
+        tokenizer: of the encoder.
+        backbone: from tensors by name to (rows, ``num_features``).
+        num_features: what the backbone returns per row.
+        num_scores: columns of the head.
+        max_length: most tokens per row.
+        dropout: before the head.
+        frozen: train the head alone.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        tokenizer: Any,
+        backbone: MeanTokens | QuestionAndRegions,
+        num_scores: int,
+        *,
+        max_length: int,
+        dropout: float = 0.0,
+        frozen: bool = False,
+    ) -> None:
+        width = backbone.num_features
+        super().__init__(
+            *(name, shape, Standardize(0), backbone, width, num_scores),
+            dropout=dropout,
+            frozen=frozen,
+        )
+        self.tokenizer, self.max_length = tokenizer, max_length
+        own = ("token_type_ids",) if "token_type_ids" in tokenizer.model_input_names else ()
+        self.input_names = (*TOKENS, *own, *(REGIONS if len(shape) == 3 else ()))
+
+    def encode(self, texts: Array) -> TokenRows:
+        """Return the tokens of each text or pair, cut to ``max_length``."""
+        columns: list[list[str]] = [list(column) for column in texts.T]
+        names = [name for name in self.input_names if name in ("input_ids", "token_type_ids")]
+        if not columns[0]:
+            return TokenRows(
+                {name: np.zeros(0, np.int64) for name in names},
+                np.zeros(1, np.int64),
+                dict.fromkeys(names, 0),
+            )
+        model: Any = self.backbone.model
+        with _worded(self.name):
+            found = self.tokenizer(
+                *columns, truncation=True, max_length=self.max_length, return_attention_mask=False
+            )
+            for name, limit in (("input_ids", "vocab_size"), ("token_type_ids", "type_vocab_size")):
+                known = getattr(model.config, limit, 2**31)
+                if name in names and max(map(max, filter(None, found[name])), default=0) >= known:
+                    raise ValueError(f"it gives numbers past the {known} of `{limit}`")
+        lengths = [len(ids) for ids in found["input_ids"]]
+        padding = {"input_ids": self.tokenizer.pad_token_id or 0, "token_type_ids": 0}
+        return TokenRows(
+            {
+                name: np.concatenate([np.asarray(row, np.int64) for row in found[name]])
+                for name in names
+            },
+            np.concatenate([[0], np.cumsum(lengths)]),
+            padding,
+        )
+
+    def write_encoder(self, folder: Path) -> None:
+        """Write the tokenizer and the config of the encoder; the weights are the run's."""
+        self.tokenizer.save_pretrained(str(folder))
+        self.backbone.model.config.save_pretrained(str(folder))  # type: ignore[union-attr]
+
+    def features(self, inputs: Any) -> Tensor:
+        """Return what the head sees: (rows, num_features)."""
+        if self.frozen:
+            with torch.no_grad():
+                return self.backbone(inputs)
+        return self.backbone(inputs)
+
+
+class MeanTokens(nn.Module):
+    """One vector per text: the mean over its tokens."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        if "pooler" in dict(model.named_children()):
+            model.pooler = None  # would be trained by nobody
+        self.model = model
+        self.num_features = int(model.config.hidden_size)
+
+    def forward(self, inputs: Tensors) -> Tensor:
+        hidden = self.model(**inputs).last_hidden_state
+        mask = inputs["attention_mask"].unsqueeze(-1).to(hidden.dtype)
+        return (hidden * mask).sum(dim=1) / mask.sum(dim=1).clamp(min=1)
+
+
+class QuestionAndRegions(nn.Module):
+    """One vector per question and image: LXMERT's, then the first layers of its answer head."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+        hidden = int(model.config.hidden_size)
+        self.num_features = 2 * hidden
+        self.answer = nn.Sequential(
+            nn.Linear(hidden, 2 * hidden), nn.GELU(), nn.LayerNorm(2 * hidden, eps=1e-12)
+        )
+
+    def forward(self, inputs: Tensors) -> Tensor:
+        return self.answer(self.model(**inputs).pooled_output)
+
+
+def _shape(inputs: Data | tuple[int, ...], config: Any, name: str) -> tuple[int, ...]:
+    shape = inputs.input_shape if isinstance(inputs, Data) else tuple(inputs)
+    assert shape is not None  # texts have one
+    takes_regions = config.model_type in MODELS_WITH_REGIONS
+    if takes_regions and len(shape) != 3:
+        raise InputError(
+            f"{name} ({config.model_type}) takes questions with regions of images; the data hold "
+            "texts alone. Load them by vqa:FOLDER with `regions`, or use a text encoder."
+        )
+    if not takes_regions and len(shape) == 3:
+        raise InputError(
+            f"{name} ({config.model_type}) takes texts; the data also hold regions of images. Use "
+            "LXMERT, or python:MODULE:FACTORY for a network of your own."
+        )
+    if takes_regions and int(config.visual_feat_dim) != shape[2]:
+        raise InputError(
+            f"{name} takes regions of width {config.visual_feat_dim}; those of the data have width "
+            f"{shape[2]}. Use features of its extractor, or a config with visual_feat_dim "
+            f"{shape[2]}."
+        )
+    return tuple(shape)
+
+
+TOKENIZER_FILES = (
+    *("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "tokenizer.model"),
+    "sentencepiece.bpe.model",
+)
+
+
+def _tokenizer(transformers: Any, folder: str, name: str, config: Any) -> Any:
+    # Without any of its files transformers makes a tokenizer that knows no words.
+    if Path(folder).is_dir() and not any((Path(folder) / f).exists() for f in TOKENIZER_FILES):
+        raise InputError(
+            f"{name} must have a tokenizer beside config.json ({', '.join(TOKENIZER_FILES[:2])} …);"
+            f" {folder} holds none. Save it there: `tokenizer.save_pretrained({folder!r})`."
+        )
+    with _worded(name):
+        tokenizer = transformers.AutoTokenizer.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False, use_fast=True
+        )
+    known = int(config.vocab_size)
+    if len(tokenizer) > known:
+        raise InputError(
+            f"{name}: its tokenizer knows {len(tokenizer):,} tokens, its model {known:,}; the "
+            "tokenizer belongs to another model. Put the files of one model into the folder."
+        )
+    return tokenizer
+
+
+@contextmanager
+def _worded(name: str) -> Iterator[None]:
+    """Word what damaged tokenizers raise: errors of any kind, and panics of Rust."""
+    try:
+        yield
+    except (InputError, MemoryError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise InputError(
+            f"{name} must have a tokenizer beside config.json that reads every text; "
+            f"{first_line(error)}. Save it there: `tokenizer.save_pretrained(FOLDER)`."
+        ) from error
+
+
+def _length(given: int | None, tokenizer: Any, config: Any, name: str) -> int:
+    positions = int(config.to_dict().get("max_position_embeddings") or LONGEST)
+    # RoBERTa counts positions from after its padding.
+    positions -= 2 if config.model_type in ("roberta", "xlm-roberta", "camembert") else 0
+    most = min(positions, int(min(tokenizer.model_max_length, 2**31)))
+    if given is None:
+        return min(most, LONGEST)
+    if given > most:
+        raise InputError(
+            f"`max_length` of {name} must be at most {most}, its positions; got {given}."
+        )
+    return given

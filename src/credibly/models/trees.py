@@ -1,20 +1,23 @@
-"""Decision trees as tensors: forests and gradient boosting of scikit-learn, without pickle.
+"""Decision trees as tensors: forests of scikit-learn and gradient boosting of LightGBM.
 
-scikit-learn grows the trees; what is kept are arrays, which a run stores with its weights, and
-which torch walks. A walk gives scikit-learn's own numbers to 1e-12 (a test compares them).
+These libraries grow the trees; what is kept are arrays, which a run stores with its weights, and
+which torch walks. A walk gives the libraries' own numbers to 1e-12 (a test compares them).
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor, nn
 
-from credibly.checks import InputError
-from credibly.types import Array
+from credibly.checks import InputError, require
+from credibly.types import Array, JsonObject
 
 TREES = ("forest", "boosting")
 """Names of the models that are made of trees."""
@@ -45,7 +48,7 @@ class Nodes:
         return self.left < 0
 
 
-class Trees(nn.Module):
+class TreesModule(nn.Module):
     """Scores of rows from decision trees: a base plus the sum of a value per tree.
 
     In a ``forest`` a value is the share of each label in a leaf divided by the number of trees;
@@ -53,7 +56,7 @@ class Trees(nn.Module):
     exclude each other. In ``boosting`` a tree adds to the score of one label.
 
     Buffers hold the trees of all labels behind each other, leaves pointing at themselves, so that
-    every row takes the same number of steps. Rows are compared as float32, as scikit-learn does.
+    every row takes the same number of steps. Rows are compared as float32, as they were in growing.
 
     Args:
         name: ``forest`` or ``boosting``.
@@ -61,7 +64,7 @@ class Trees(nn.Module):
         num_labels: columns of the scores.
 
     Example:
-        >>> trees = Trees("boosting", num_features=2, num_labels=3)
+        >>> trees = TreesModule("boosting", num_features=2, num_labels=3)
         >>> trees(torch.zeros(1, 2))
         tensor([[0., 0., 0.]])
     """
@@ -100,9 +103,9 @@ class Trees(nn.Module):
         for key, tensor in empty.items():
             self.register_buffer(key, tensor)
 
-    # From scikit-learn -----------------------------------------------------------------------
+    # From other libraries ----------------------------------------------------------------------
 
-    def set_trees(self, trees: list[Nodes], columns: Array | None = None) -> Trees:
+    def set_trees(self, trees: list[Nodes], columns: Array | None = None) -> TreesModule:
         """Take these trees; of ``boosting``, each with the label that it adds to."""
         sizes = np.array([len(tree.left) for tree in trees], dtype=np.int64)
         starts = np.r_[0, sizes.cumsum()[:-1]] if len(trees) else np.zeros(0, np.int64)
@@ -139,14 +142,10 @@ class Trees(nn.Module):
                 f"{tuple(inputs.shape)}."
             )
         kind = inputs.dtype
-        sums = self._sums(inputs.float().double())
+        sums = self.sums(inputs)
         if self.name == "forest":
             return self.scores_of(sums).to(kind)
         return (self.base + sums).to(kind)
-
-    def votes(self, inputs: Tensor) -> Tensor:
-        """Return the mean share of each label over the trees of a forest, float64."""
-        return self._sums(inputs.float().double())
 
     def scores_of(self, votes: Tensor, exclusive: bool = True) -> Tensor:
         """Return the scores of a forest's votes; log-odds of each label unless ``exclusive``."""
@@ -158,7 +157,9 @@ class Trees(nn.Module):
         # Not `where`, which onnxruntime lacks for float64.
         return present.log() - (against * (~self.exclusive).double() if exclusive else against)
 
-    def _sums(self, inputs: Tensor) -> Tensor:
+    def sums(self, inputs: Tensor) -> Tensor:
+        """Return the sum of the leaves' values, float64: of a forest the mean share of labels."""
+        inputs = inputs.float().double()
         if torch.jit.is_tracing():  # pyright: ignore[reportPrivateImportUsage]
             return self._walk(inputs)
         step = max(1, WALKS // max(1, len(self.roots)))
@@ -188,7 +189,7 @@ class Trees(nn.Module):
 
     # Storage ---------------------------------------------------------------------------------
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+    def _load_from_state_dict(self, state_dict: JsonObject, prefix: str, *rest: Any) -> None:
         """Take the shapes of the file; refuse trees that lead nowhere."""
         found = {key: state_dict[prefix + key] for key in BUFFERS if prefix + key in state_dict}
         for key, tensor in found.items():
@@ -221,7 +222,9 @@ class Trees(nn.Module):
             inside = inside and _within(self.feature[~ends], self.num_features)
             inside = inside and 0 <= int(self.steps) <= nodes
         if not inside:
-            raise RuntimeError(f"the trees of a {self.name} do not fit each other or its columns.")
+            raise RuntimeError(
+                f"the trees of the {self.name} do not match each other or its columns."
+            )
 
 
 def _within(numbers: Tensor, most: int) -> bool:
@@ -240,3 +243,321 @@ def _depth(tree: Nodes) -> int:
     for node in np.flatnonzero(~tree.leaves):  # parents stand before their children
         depth[[tree.left[node], tree.right[node]]] = depth[node] + 1
     return int(depth.max())
+
+
+# Growing -----------------------------------------------------------------------------------------
+
+COLUMNS: dict[str, float | str] = {"extra": 0.3, "random": "sqrt"}
+"""Columns that a split of each kind of tree looks at, as scikit-learn takes it."""
+
+SMOOTHING = (0.3, 0.1, 0.03, 0.01, 0.003)
+"""Weights of the pseudo-tree at the labels' rates, in trees' worth of all; the best is kept."""
+
+
+@dataclass(frozen=True)
+class ForestOptions:
+    """How a forest is grown.
+
+    Attributes:
+        trees: number of trees.
+        kinds: for equal shares of the trees, ``extra`` (extra trees: thresholds at random, splits
+            look at 30 % of the columns) or ``random`` (random forest: the best threshold, of
+            as many columns as the square root of all).
+        leaf: fewest rows of a leaf.
+    """
+
+    trees: int = 400
+    kinds: tuple[str, ...] = ("extra", "random")
+    leaf: int = 1
+
+
+def grow_forest(
+    features: Array,
+    targets: Array,
+    seed: int,
+    options: ForestOptions,
+    *,
+    weights: Array | None = None,
+    exclusive: bool = False,
+) -> tuple[TreesModule, Array]:
+    """Return a forest, and the scores of its training rows by the trees that did not see them.
+
+    The splits are those of a regression on all labels at once, with the label's rate for unknown
+    entries. The values of a leaf are then computed from known entries alone.
+
+    Args:
+        features: (n, d); NaN is missing.
+        targets: (n, L) of 0, 1, soft values and −1 for unknown.
+        seed: of rows, columns and thresholds.
+        options: how to grow.
+        weights: (n,) how many rows each counts for; trees draw rows by them. None: one.
+        exclusive: whether exactly one label is present in each row.
+
+    Example:
+        >>> noise = np.random.default_rng(0)
+        >>> rows = noise.normal(size=(200, 3))
+        >>> forest, scores = grow_forest(rows, rows[:, :2] > 0, 0, ForestOptions(trees=30))
+        >>> scores.shape, bool((forest(torch.from_numpy(rows)).numpy() > 0).any())
+        ((200, 2), True)
+    """
+    inputs = np.ascontiguousarray(features, dtype=np.float32)
+    targets = np.asarray(targets, dtype=np.float64)
+    known, counts_for = targets >= 0, _entry_weights(targets, weights)
+    rates = _rates(targets, counts_for)
+    filled = np.where(known, targets, rates)
+    trees, votes, counts = [], np.zeros(targets.shape), np.zeros(len(targets))
+    for tree, bag in _grown(inputs, filled, weights, seed, options):
+        nodes = _regression_nodes(tree.tree_, targets.shape[1])
+        leaf = tree.tree_.apply(inputs)
+        if not known.all():
+            nodes.values = _known_values(nodes, leaf, bag, targets, known, rates)
+        left_out = np.bincount(bag, minlength=len(targets)) == 0
+        votes[left_out] += nodes.values[leaf[left_out]]
+        counts[left_out] += 1
+        trees.append(nodes)
+    for nodes in trees:
+        nodes.values = nodes.values / len(trees)
+    model = TreesModule("forest", inputs.shape[1], targets.shape[1]).set_trees(trees)
+    model.base.copy_(torch.from_numpy(rates))
+    model.exclusive.fill_(exclusive)
+    shares = np.where(counts[:, None] > 0, votes / np.maximum(counts, 1)[:, None], rates)
+    return model, _smoothed(model, shares, targets, counts_for)
+
+
+def _grown(
+    inputs: Array, targets: Array, weights: Array | None, seed: int, options: ForestOptions
+) -> Iterator[tuple[Any, Array]]:
+    """Give each tree with the rows of its bag."""
+    from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
+
+    kinds: JsonObject = {"extra": ExtraTreesRegressor, "random": RandomForestRegressor}
+    for place, name in enumerate(options.kinds):
+        own = options.trees // len(options.kinds) + (place < options.trees % len(options.kinds))
+        forest = kinds[name](own, bootstrap=True, n_jobs=1, random_state=(seed + place) % 2**32)
+        forest.set_params(min_samples_leaf=options.leaf, max_features=COLUMNS[name])
+        forest.fit(inputs, targets if targets.shape[1] > 1 else targets[:, 0], weights)
+        yield from zip(forest.estimators_, forest.estimators_samples_, strict=True)
+
+
+def _regression_nodes(tree: Any, num_labels: int) -> Nodes:
+    return Nodes(
+        feature=tree.feature,
+        threshold=tree.threshold,
+        missing_left=tree.missing_go_to_left.astype(bool),
+        left=tree.children_left,
+        right=tree.children_right,
+        values=tree.value.reshape(-1, num_labels).copy(),
+    )
+
+
+def _known_values(
+    nodes: Nodes, leaf: Array, bag: Array, targets: Array, known: Array, rates: Array
+) -> Array:
+    """Return the share of each label among the known entries of a leaf; its rate where none is."""
+    shape = (len(nodes.left), len(targets))
+    inside = sparse.csr_matrix((np.ones(len(bag)), (leaf[bag], bag)), shape=shape)
+    counts = inside @ known.astype(np.float64)
+    sums = inside @ np.where(known, targets, 0.0)
+    return np.where(counts > 0, sums / np.maximum(counts, 1), rates)
+
+
+def _smoothed(model: TreesModule, shares: Array, targets: Array, weights: Array) -> Array:
+    """Set the smoothing with the lowest log loss of these shares; return their scores."""
+    votes, best = torch.from_numpy(shares), (math.inf, 0.0)
+    for weight in SMOOTHING:
+        model.smoothing.fill_(weight)
+        odds = model.scores_of(votes, exclusive=False).numpy()
+        cost = weights * (np.logaddexp(0, odds) - targets * odds)
+        best = min(best, (float(cost.sum()), weight))
+    model.smoothing.fill_(best[1])
+    return model.scores_of(votes).numpy()
+
+
+def _entry_weights(targets: Array, weights: Array | None) -> Array:
+    """Return how much each entry counts, (n, L): 0 where unknown."""
+    return (targets >= 0) * (1.0 if weights is None else weights[:, None])
+
+
+def _rates(targets: Array, weights: Array) -> Array:
+    """Return the rate of each label, smoothed by half a row present and half a row absent."""
+    return ((weights * targets).sum(axis=0) + 0.5) / (weights.sum(axis=0) + 1.0)
+
+
+# Boosting -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class BoostingOptions:
+    """How trees are boosted.
+
+    Attributes:
+        iterations: trees per label.
+        learning_rate: factor on the value of each tree.
+        leaves: most leaves of a tree.
+        leaf: fewest rows of a leaf.
+        l2: penalty on the values of leaves.
+        bins: most intervals that the values of a column are divided into.
+        columns: share of the columns that a tree looks at. Thresholds are drawn at random.
+    """
+
+    iterations: int = 100
+    learning_rate: float = 0.1
+    leaves: int = 15
+    leaf: int = 5
+    l2: float = 1.0
+    bins: int = 63
+    columns: float = 0.3
+
+    def parameters(self, seed: int, exclusive: bool) -> JsonObject:
+        """Return the options as LightGBM takes them."""
+        return {
+            "objective": "multiclass" if exclusive else "cross_entropy",
+            "learning_rate": self.learning_rate,
+            "num_leaves": self.leaves,
+            "min_data_in_leaf": self.leaf,
+            "lambda_l2": self.l2,
+            "max_bin": self.bins,
+            "feature_fraction": self.columns,
+            "extra_trees": True,
+            "boost_from_average": False,
+            "deterministic": True,
+            "force_col_wise": True,
+            "num_threads": torch.get_num_threads(),
+            "seed": seed % 2**31,
+            "verbosity": -1,
+        }
+
+
+class Booster:
+    """Gradient boosting by LightGBM for each label on its own, or for one of many classes at once.
+
+    A label takes part with the rows where it is known; soft targets count as they are. A label that
+    is always present or always absent gets its smoothed rate. The same seed gives the same trees
+    for any number of threads.
+
+    Args:
+        features: (n, d); NaN is missing.
+        targets: (n, L) of 0, 1, soft values and −1 for unknown.
+        seed: of columns and thresholds.
+        options: how to grow.
+        weights: (n,) how many rows each counts for; None: one.
+        exclusive: whether exactly one label is present in each row.
+
+    Example:
+        >>> rows = np.random.default_rng(0).normal(size=(200, 3))
+        >>> booster = Booster(rows, rows[:, :2] > 0, 0, BoostingOptions(iterations=5))
+        >>> booster.model(5)(torch.from_numpy(rows)).shape
+        torch.Size([200, 2])
+    """
+
+    def __init__(
+        self,
+        features: Array,
+        targets: Array,
+        seed: int,
+        options: BoostingOptions,
+        *,
+        weights: Array | None = None,
+        exclusive: bool = False,
+    ) -> None:
+        targets = np.asarray(targets, dtype=np.float64)
+        self.num_features, self.num_labels = features.shape[1], targets.shape[1]
+        rates = _rates(targets, _entry_weights(targets, weights))
+        # Of classes, log rates; of labels, log-odds.
+        self.base = np.log(rates) if exclusive else np.log(rates) - np.log1p(-rates)
+        how = options.parameters(seed, exclusive)
+        rows = _float32(features), targets, weights
+        self.boosters = list(_boosted(*rows, self.base, how, options.iterations))
+
+    def model(self, iterations: int) -> TreesModule:
+        """Return the trees of the first iterations."""
+        trees: list[Nodes] = []
+        columns: list[int] = []
+        for own, booster in self.boosters:
+            for number, tree in enumerate(
+                booster.dump_model(num_iteration=iterations)["tree_info"]
+            ):
+                trees.append(_boosted_nodes(tree["tree_structure"]))
+                columns.append(own[number % len(own)])
+        model = TreesModule("boosting", self.num_features, self.num_labels)
+        model.set_trees(trees, np.array(columns, np.int32))
+        model.base.copy_(torch.from_numpy(self.base))
+        return model
+
+    def staged(self, features: Array, stages: tuple[int, ...]) -> list[Array]:
+        """Return the scores of rows after each of these numbers of iterations."""
+        scores, before = [self.base[None].repeat(len(features), axis=0)], 0
+        for stage in stages:
+            scores.append(scores[-1].copy())
+            for own, booster in self.boosters:
+                more = booster.predict(
+                    *(_float32(features), before, stage - before),
+                    raw_score=True,
+                    num_threads=torch.get_num_threads(),
+                )
+                scores[-1][:, own] += np.asarray(more).reshape(len(features), len(own))
+            before = stage
+        return scores[1:]
+
+
+def _float32(features: Array) -> Array:
+    return np.ascontiguousarray(features, dtype=np.float32)
+
+
+def _boosted(
+    inputs: Array,
+    targets: Array,
+    weights: Array | None,
+    base: Array,
+    how: JsonObject,
+    iterations: int,
+) -> Iterator[tuple[list[int], Any]]:
+    """Yield each booster with the labels whose scores it adds to, in turns of one tree."""
+    require("train", "lightgbm")
+    import lightgbm
+
+    rows = lightgbm.Dataset(inputs, weight=weights, params=how)
+    if how["objective"] == "multiclass":
+        present, classes = np.unique(targets.argmax(axis=1), return_inverse=True)
+        if len(present) > 1:
+            rows.set_label(classes)
+            rows.set_init_score(np.repeat(base[None, present], len(targets), axis=0))
+            how["num_class"] = len(present)
+            yield present.tolist(), lightgbm.train(how, rows, iterations)
+        return
+    for label, column in enumerate(targets.T):
+        known = np.flatnonzero(column >= 0)
+        if not len(known) or np.ptp(column[known]) == 0:
+            continue
+        whole = len(known) == len(column)
+        part = None if weights is None else weights[known]
+        own = rows if whole else lightgbm.Dataset(inputs[known], weight=part, params=how)
+        own.set_label(column[known])
+        own.set_init_score(np.full(len(known), base[label]))
+        yield [label], lightgbm.train(how, own, iterations)
+
+
+def _boosted_nodes(root: JsonObject) -> Nodes:
+    """Return the nodes of a tree of LightGBM, parents before their children."""
+    found: list[tuple[int, float, bool, float]] = []
+    children: list[list[int]] = []
+
+    def add(node: JsonObject) -> int:
+        number = len(found)
+        children.append([-1, -1])
+        if "leaf_value" in node:
+            found.append((-1, 0.0, False, node["leaf_value"]))
+            return number
+        # Where no value was missing in training, LightGBM takes a missing one for 0.
+        unseen = node["missing_type"] == "None"
+        missing_left = node["threshold"] >= 0 if unseen else node["default_left"]
+        found.append((node["split_feature"], node["threshold"], missing_left, 0.0))
+        children[number] = [add(node[side]) for side in ("left_child", "right_child")]
+        return number
+
+    add(root)
+    feature, threshold, missing_left, values = (
+        np.array(column) for column in zip(*found, strict=True)
+    )
+    left, right = np.array(children).T
+    return Nodes(feature, threshold, missing_left, left, right, values[:, None])

@@ -73,6 +73,8 @@ _WHERE = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "vqa":
+        return import_module("credibly.papers.vqa")
     if name in _WHERE:  # imported when asked for: the command line needs the presets alone
         return getattr(import_module(f"credibly.papers.{_WHERE[name]}"), name)
     raise AttributeError(f"module 'credibly.papers' has no attribute {name!r}")

@@ -6,17 +6,17 @@ with torch's weights-only loader and limits of time and memory.
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
 
-from credibly.checks import InputError, input_file
-from credibly.child_processes import Limits, Worker, serve_jobs
-from credibly.files import atomic_path
+import numpy as np
 
-LIMITS = Limits(memory=4 * 2**30, seconds=60)
-"""For the libraries and a small file; a large one may take more of both."""
+from credibly.checks import InputError
+from credibly.files import atomic_path
+from credibly.types import Array
+from credibly.untrusted.budget import read_in_process, serve_files
+from credibly.untrusted.tensors import torch_load
 
 WHERE = ("state_dict", "model_state_dict", "model", "net", "state_dict_ema", "ema")
 """Keys under which official codes keep the weights beside optimizer and epoch."""
@@ -39,29 +39,12 @@ def convert_checkpoint(path: str | os.PathLike[str], out: str | os.PathLike[str]
             memory.
     """
     source, target = Path(path), Path(out)
-    input_file(source)
     if target.suffix != ".safetensors":
         raise InputError(f"`out` must end in .safetensors; got {target}.")
-    limits = _limits(source)
-    with Worker(__name__, 4.0 * limits.seconds) as worker:
-        answer = worker.ask(str(source).encode())
-    if answer is None:
-        raise InputError(
-            f"{source} must be a checkpoint that is read within {limits.seconds} seconds and "
-            f"{limits.memory / 2**30:.0f} GB; it is not."
-        )
-    head, _, weights = answer.partition(b"\n")
-    found = json.loads(head)
-    if "error" in found:
-        raise InputError(found["error"])
+    found = read_in_process(__name__, source, "tensors")
     with atomic_path(target) as partial:
-        partial.write_bytes(weights)
-    return found["names"]
-
-
-def _limits(path: Path) -> Limits:
-    size = path.stat().st_size
-    return Limits(LIMITS.memory + 6 * size, LIMITS.seconds + size // 2**24)
+        partial.write_bytes(found["file"].tobytes())
+    return found["names"].tolist()
 
 
 def _weights(content: Any, path: Path) -> dict[str, Any]:
@@ -84,27 +67,12 @@ def _weights(content: Any, path: Path) -> dict[str, Any]:
     return {name: value.detach().contiguous().clone() for name, value in found.items()}
 
 
-def _answer(job: bytes) -> bytes:
-    import torch
+def _converted(path: Path) -> dict[str, Array]:
     from safetensors.torch import save
 
-    path = Path(job.decode())
-    _limits(path).apply()
-    try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-        weights = _weights(content, path)
-        content = save(weights)
-    except InputError as error:
-        return json.dumps({"error": str(error)}).encode()
-    except Exception as error:  # damaged archives raise anything at all
-        first = (str(error).splitlines() or [""])[0][:200]
-        words = (
-            f"{path} must be a checkpoint of tensors and plain values, without anything that runs "
-            f"code; {type(error).__name__}: {first}"
-        )
-        return json.dumps({"error": words}).encode()
-    return json.dumps({"names": list(weights)}).encode() + b"\n" + content
+    weights = _weights(torch_load(path, "a checkpoint of tensors and plain values"), path)
+    return {"names": np.array(list(weights)), "file": np.frombuffer(save(weights), np.uint8)}
 
 
 if __name__ == "__main__":
-    serve_jobs(_answer, LIMITS)
+    serve_files(_converted, "tensors")

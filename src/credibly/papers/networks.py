@@ -165,7 +165,7 @@ class DenseNet(nn.Module):
         stages: list[nn.Module] = [nn.Conv2d(channels, width, 3, padding=1, bias=False)]
         for block in range(3):
             for _ in range(layers):
-                kind = _BottleneckLayer if bottleneck else _Layer
+                kind = _BottleneckLayer if bottleneck else _DenseLayer
                 stages.append(kind(width, growth))
                 width += growth
             if block < 2:
@@ -187,7 +187,7 @@ class DenseNet(nn.Module):
         return self.stages(images).mean(dim=(2, 3))
 
 
-class _Layer(nn.Module):
+class _DenseLayer(nn.Module):
     def __init__(self, width: int, growth: int) -> None:
         super().__init__()
         self.norm = nn.BatchNorm2d(width)
@@ -197,7 +197,7 @@ class _Layer(nn.Module):
         return torch.cat([maps, self.convolution(torch.relu(self.norm(maps)))], dim=1)
 
 
-class _BottleneckLayer(_Layer):
+class _BottleneckLayer(_DenseLayer):
     def __init__(self, width: int, growth: int) -> None:
         super().__init__(4 * growth, growth)
         self.first_norm = nn.BatchNorm2d(width)

@@ -97,7 +97,7 @@ class Preset:
 PLAIN = says(
     "nothing about biases, a last layer solved first, norms that stay fixed or a calibrator",
     prior_bias=False,
-    head_start=False,
+    probe_first=False,
     fixed_norms=False,
     calibrate="none",
 )
@@ -112,6 +112,6 @@ OURS = says(
     prior_bias=True,
     calibrate="affine",
     select="nll",
-    head_start=None,
+    probe_first=None,
     fixed_norms=None,
 )

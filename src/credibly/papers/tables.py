@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -89,7 +89,7 @@ class RowRun:
 
     def metrics(self) -> dict[str, Any] | None:
         """Return the metrics of the finished run, None where it remains to run."""
-        from credibly.files import read_json_object
+        from credibly.untrusted.documents import read_json_object
 
         path = self.folder / "metrics.json"
         if not path.exists():
@@ -144,3 +144,52 @@ def find(tables: Mapping[str, Table], number: str, paper: str) -> Table:
             f"{nearest(number, tables)}"
         )
     return tables[number]
+
+
+def beside_printed(table: Table, block: Block, runs: Sequence[RowRun]) -> list[dict[str, Any]]:
+    """Return each method with its printed numbers, and the mean of its finished runs."""
+    printed = block.numbers(table.columns)
+    rows = []
+    for method, numbers in printed.items():
+        done = [found for each in runs if each.method == method and (found := each.metrics())]
+        ours = [
+            [100 * metrics[column] for metrics in done if metrics.get(column) is not None]
+            for column in table.columns
+        ]
+        means = [sum(values) / len(values) if values else None for values in ours]
+        cells = [
+            f"{'–' if mean is None else f'{mean:.1f}'} ({'×' if number is None else f'{number:g}'})"
+            for mean, number in zip(means, numbers, strict=True)
+        ]
+        rows.append(
+            {
+                "method": method,
+                "block": block.name,
+                "runs": len(done),
+                "printed": dict(zip(table.columns, numbers, strict=True)),
+                "ours": dict(zip(table.columns, means, strict=True)),
+                "cells": cells,
+            }
+        )
+    return rows
+
+
+def train_rows(
+    source: str, block: Block, runs: Sequence[RowRun], advance: Callable[[float], None]
+) -> None:
+    """Train the runs of a block that are not there; each is resumed where it was interrupted."""
+    from credibly import data, names, train
+    from credibly.checks import located
+
+    rows, read = None, None
+    for each in runs:
+        if each.metrics() is not None:
+            continue
+        recipe = train.recipe(**each.settings)
+        with located(f"preset {block.preset}"):
+            names.check_library(recipe.model)
+        if rows is None or read != each.data:
+            rows = data.load(source, seed=recipe.split_seed, **each.data)
+            read = each.data
+        train.fit(rows, recipe, folder=each.folder, seed=each.seed, resume=True)
+        advance(1)

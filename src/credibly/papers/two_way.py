@@ -54,14 +54,15 @@ PRESETS: dict[str, Preset] = {
                 weights="pretrained",
             ),
             says(
-                "the same: Adam at 1e-4 in one cycle of 80 epochs, averaged weights (its decay is "
-                "AdamW's here, and the cycle runs to its end, where the script stops at 40)",
-                optimizer="adamw",
+                "the same: Adam at 1e-4, decay 1e-4, one cycle of 80 epochs that stops after 40, "
+                "averaged weights",
+                optimizer="adam",
                 learning_rate=1e-4,
                 weight_decay=1e-4,
                 schedule="onecycle",
+                schedule_epochs=80,
                 warmup=0.2,
-                epochs=80,
+                epochs=40,
                 ema=0.9997,
                 batch_size=128,
             ),
@@ -93,7 +94,9 @@ PRESETS: dict[str, Preset] = {
                 select="accuracy",
             ),
             says("which loss is not said; the loss under test trains the backbone", loss="softmax"),
-        )
+        ),
+        # Table A counts published validation rows as training rows.
+        of_data={name: {"val": "train"} for name in ("aircraft", "dtd", "flowers")},
     ),
 }
 

@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from credibly import metrics
-from credibly.arrays import to_numpy
+from credibly.metrics.accumulators import probability_pair
+from credibly.metrics.label_sets import unknown_below_top
 from credibly.metrics.summaries import MIN_COUNT
 from credibly.plot import style
+from credibly.plot.sources import Source, drawn_from
 from credibly.targets import Coding, Targets, TargetsLike
-from credibly.types import Array, ArrayLike
+from credibly.types import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from credibly.metrics.calibration import Reliability
+    from credibly.metrics.calibration import ReliabilityDiagram
 
 
 def reliability(
-    probabilities: ArrayLike,
-    targets: TargetsLike,
+    probabilities: Source,
+    targets: TargetsLike | None = None,
     *,
     bins: int = 15,
     level: float = 0.95,
+    top: int | None = None,
     name: str | None = None,
     ax: Axes | None = None,
     coding: Coding | None = None,
@@ -34,7 +38,12 @@ def reliability(
 
     A calibrated model lies on the diagonal. Bars are confidence bands of the frequency (Wilson);
     the strip beneath counts how often each probability was given. Call again with the same ``ax``
-    to overlay another method.
+    to overlay another method. With ``top`` only each row's ``top`` most probable labels count, as
+    for ``metrics.top_k_calibration_error``.
+
+    Args:
+        probabilities: an array with ``targets`` beside it; or predictions, a predictions file or
+            the folder of a run, which hold their own. So do the other plots of predictions.
 
     Example:
         >>> import numpy as np
@@ -44,13 +53,15 @@ def reliability(
         >>> ax.get_xlabel(), len(ax.child_axes)
         ('', 1)
     """
-    truth = targets if isinstance(targets, Targets) else to_numpy(targets)
-    found = metrics.reliability(to_numpy(probabilities), truth, bins, level=level, coding=coding)
+    given, truth, _ = drawn_from(probabilities, targets, partial(probability_pair, coding=coding))
+    if top is not None:
+        truth = Targets(unknown_below_top(given, truth.matrix, top))
+    found = metrics.reliability(given, truth, bins, level=level)
     return reliability_diagram(found, name=name, ax=ax)
 
 
 def reliability_diagram(
-    found: Reliability, *, name: str | None = None, ax: Axes | None = None
+    found: ReliabilityDiagram, *, name: str | None = None, ax: Axes | None = None
 ) -> Axes:
     """Draw what ``metrics.reliability`` or ``metrics.streaming.Reliability`` computed.
 
@@ -75,7 +86,9 @@ def reliability_diagram(
     return ax
 
 
-def _curve(ax: Axes, found: Reliability, place: int, name: str, *, thin: bool = False) -> None:
+def _curve(
+    ax: Axes, found: ReliabilityDiagram, place: int, name: str, *, thin: bool = False
+) -> None:
     seen = found.counts > 0
     x, y = found.confidence[seen], found.frequency[seen]
     spread = np.abs(np.stack([y - found.lower[seen], found.upper[seen] - y]))
@@ -85,16 +98,16 @@ def _curve(ax: Axes, found: Reliability, place: int, name: str, *, thin: bool = 
     ax.errorbar(x, y, spread, elinewidth=1, label=name, **look)
 
 
-def _histogram(ax: Any, found: Reliability, place: int) -> None:
+def _histogram(ax: Any, found: ReliabilityDiagram, place: int) -> None:
     look = style.line(place)
     ax.stairs(found.counts, found.edges, color=look["color"], ls=look["linestyle"], lw=1.2)
     ax.set_ylim(0.8, None)
 
 
 def labels(
-    probabilities: ArrayLike,
-    targets: TargetsLike,
-    names: Sequence[str],
+    probabilities: Source,
+    targets: TargetsLike | None = None,
+    names: Sequence[str] | None = None,
     *,
     count: int = 12,
     bins: int = 15,
@@ -116,7 +129,8 @@ def labels(
     """
     from matplotlib.figure import Figure
 
-    p, y = to_numpy(probabilities), Targets.of(targets, coding=coding)
+    p, y, own = drawn_from(probabilities, targets, partial(probability_pair, coding=coding))
+    names = names or own or [str(label) for label in range(p.shape[1])]
     errors = metrics.calibration_error(p, y, "ace", bins, min_count, average=None)
     order = np.argsort(-np.nan_to_num(errors, nan=-1.0), kind="stable")[:count]
     rows = -(-len(order) // columns)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,8 +11,10 @@ import numpy as np
 from credibly import metrics
 from credibly.arrays import to_numpy
 from credibly.decide import AverageSize
+from credibly.metrics.accumulators import probability_pair
 from credibly.plot import style
-from credibly.targets import Coding, Targets, TargetsLike, decode
+from credibly.plot.sources import Source, drawn_from
+from credibly.targets import Coding, TargetsLike, decode
 from credibly.types import Array, ArrayLike
 
 if TYPE_CHECKING:
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def set_sizes(
-    sets: ArrayLike,
+    sets: ArrayLike | Mapping[str, ArrayLike],
     *,
     targets: ArrayLike | None = None,
     train_counts: ArrayLike | None = None,
@@ -27,8 +30,9 @@ def set_sizes(
 ) -> Axes:
     """Draw how many labels rows were given, with a bar of its own for rows that got none.
 
-    With ``targets`` (a matrix or class indices) and ``train_counts`` bars are split by how often
-    the row's rarest true label was seen in training: few (< 20), medium (20–100), many (> 100).
+    Several methods, as ``{"name": sets}``, are drawn side by side. With ``targets`` (a matrix or
+    class indices) and ``train_counts`` the bars of one method are split by how often the row's
+    rarest true label was seen in training: few (< 20), medium (20–100), many (> 100).
 
     Example:
         >>> import numpy as np
@@ -36,17 +40,23 @@ def set_sizes(
         >>> [text.get_text() for text in ax.get_xticklabels()]
         ['no label', '1', '2']
     """
-    chosen = to_numpy(sets).astype(bool)
-    sizes = chosen.sum(1)
     ax = style.axes(ax, 5.5, 3.4)
-    edges = np.arange(sizes.max(initial=0) + 1)
-    groups = _shots(targets, train_counts, chosen.shape)
+    several = isinstance(sets, Mapping)
+    if several:
+        groups = {name: to_numpy(own).astype(bool).sum(1) for name, own in sets.items()}
+    else:
+        chosen = to_numpy(sets).astype(bool)
+        shots = _shots(targets, train_counts, chosen.shape)
+        groups = {name: chosen[rows].sum(1) for name, rows in shots.items()}
+    edges = np.arange(max(sizes.max(initial=0) for sizes in groups.values()) + 1)
+    width = 0.8 / len(groups) if several else 0.8
     bottom = np.zeros(len(edges))
-    for place, (name, rows) in enumerate(groups.items()):
-        counts = np.bincount(sizes[rows], minlength=len(edges))
-        tint = style.colour(place)
-        ax.bar(edges, counts, 0.8, bottom, color=tint, label=name if len(groups) > 1 else None)
-        bottom += counts
+    for place, (name, sizes) in enumerate(groups.items()):
+        counts = np.bincount(sizes, minlength=len(edges))
+        shift = place * width - 0.4 + width / 2 if several else 0.0
+        label = name if len(groups) > 1 else None
+        ax.bar(edges + shift, counts, width, bottom, color=style.colour(place), label=label)
+        bottom += 0 if several else counts
     ax.set_xticks(edges, ["no label", *map(str, edges[1:])])
     ax.set(xlabel="labels in the set", ylabel="rows")
     ax.grid(visible=False, axis="x")
@@ -68,8 +78,8 @@ def _shots(
 
 
 def coverage(
-    probabilities: ArrayLike,
-    targets: TargetsLike,
+    probabilities: Source,
+    targets: TargetsLike | None = None,
     *,
     sizes: Sequence[float] | None = None,
     name: str | None = None,
@@ -78,7 +88,7 @@ def coverage(
 ) -> Axes:
     """Draw the share of true labels inside the sets, against the average size of the sets.
 
-    Each point is the rule ``AverageSize`` fitted on these very rows: what a label budget buys.
+    Each point is the rule ``AverageSize`` fitted on these rows.
 
     Example:
         >>> import numpy as np
@@ -87,48 +97,12 @@ def coverage(
         >>> coverage(p, rng.random((100, 8)) < p).get_ylabel()
         'true labels covered'
     """
-    p = to_numpy(probabilities)
+    p, y, _ = drawn_from(probabilities, targets, partial(probability_pair, coding=coding))
     chosen = sizes if sizes is not None else np.linspace(0.5, min(p.shape[1], 10), 39)
-    covered = coverage_curve(p, targets, chosen, coding=coding)
-    return coverage_line(chosen, covered, name=name, ax=ax)
-
-
-def coverage_curve(
-    probabilities: ArrayLike,
-    targets: TargetsLike,
-    sizes: Sequence[float] | Array,
-    *,
-    coding: Coding | None = None,
-) -> Array:
-    """Return the share of true labels in the sets of ``AverageSize``, fitted on these very rows.
-
-    Example:
-        >>> import numpy as np
-        >>> p = np.array([[0.9, 0.2], [0.8, 0.7]])
-        >>> coverage_curve(p, np.array([[1, 0], [0, 1]]), [0.5, 1.5])
-        array([0.5, 1. ])
-    """
-    p = to_numpy(probabilities)
-    y = Targets.of(targets, coding=coding, num_labels=p.shape[1])
-    decisions = (AverageSize(float(size)).fit(p) for size in sizes)
-    return np.array([metrics.set_coverage(rule.predict(p), y) for rule in decisions])
-
-
-def coverage_line(
-    sizes: Sequence[float] | Array,
-    covered: Sequence[float] | Array,
-    *,
-    name: str | None = None,
-    ax: Axes | None = None,
-) -> Axes:
-    """Draw a computed coverage curve; call again with the same ``ax`` to overlay methods.
-
-    Example:
-        >>> coverage_line([1, 2], [0.5, 0.9]).get_xlabel()
-        'average set size'
-    """
+    rules = (AverageSize(float(size)).fit(p) for size in chosen)
+    covered = [metrics.set_coverage(rule.predict(p), y) for rule in rules]
     ax = style.axes(ax, 5.0, 3.8)
-    ax.plot(sizes, covered, label=name, **style.line(style.series(ax)))
+    ax.plot(chosen, covered, label=name, **style.line(style.series(ax)))
     lowest = min((float(y) for drawn in ax.lines for y in np.ravel(drawn.get_ydata())), default=0.0)
     ax.set(xlabel="average set size", ylabel="true labels covered")
     ax.set_ylim(max(0.0, lowest - 0.05), 1.02)

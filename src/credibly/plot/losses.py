@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from credibly.checks import InputError
@@ -12,6 +14,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from credibly.losses import Loss
+
+KEY = "log_normalizer"
+"""What the log of a run calls it."""
 
 
 def link(loss: Loss | str, *, reach: float = 6.0, ax: Axes | None = None) -> Axes:
@@ -59,17 +64,39 @@ def link(loss: Loss | str, *, reach: float = 6.0, ax: Axes | None = None) -> Axe
 
 
 def normalizer(
-    history: Sequence[float], *, name: str | None = None, ax: Axes | None = None
+    histories: Mapping[str, Sequence[float] | Sequence[Mapping[str, float]] | str | Path],
+    *,
+    ax: Axes | None = None,
 ) -> Axes:
-    """Draw the quasibinary normalizer C, step by step; it should settle.
+    """Draw log C of the quasibinary loss beside the log of softmax's normalizer, by epoch.
+
+    C should converge; the normalizer of softmax need not.
+
+    Args:
+        histories: by name, the folder of a run, its epochs (``cr.train.read_log``; those of both
+            losses have ``log_normalizer`` where rows are held out), or the values.
+        ax: where to draw; a new figure otherwise.
 
     Example:
-        >>> normalizer([3.0, 2.0, 1.6, 1.5]).get_xlabel()
-        'step'
+        >>> normalizer({"quasibinary": [1.1, 0.7, 0.5, 0.4]}).get_ylabel()
+        'log of the normalizer'
     """
     ax = style.axes(ax, 5.5, 3.2)
-    tint = style.colour(style.series(ax))
-    ax.plot(range(1, len(history) + 1), list(history), color=tint, lw=1.5, label=name)
-    ax.set(xlabel="step", ylabel="normalizer C", yscale="log")
+    for name, given in histories.items():
+        history = _logged(given) if isinstance(given, (str, Path)) else given
+        values = [each.get(KEY) if isinstance(each, Mapping) else each for each in history]
+        if not values or None in values:
+            raise InputError(
+                f"`{KEY}` must be in every epoch of {name!r}; it is not. Train with softmax or "
+                "quasibinary and with held-out rows."
+            )
+        look = style.line(style.series(ax))
+        ax.plot(range(1, len(values) + 1), values, label=name, **look)  # pyright: ignore[reportArgumentType]
+    ax.set(xlabel="epoch", ylabel="log of the normalizer")
     style.legend(ax)
     return ax
+
+
+def _logged(run: str | Path) -> list[Mapping[str, float]]:
+    lines = (Path(run) / "log.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]

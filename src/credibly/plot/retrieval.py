@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from credibly.arrays import to_numpy
+from credibly.metrics.retrieval import RetrievalMap, retrieval_map
 from credibly.plot import style
+from credibly.plot.sources import Source, drawn_from
+from credibly.predictions import Predictions
 from credibly.types import Array
 
 if TYPE_CHECKING:
@@ -17,12 +22,16 @@ _MOST_SHOWN = 25
 
 
 def retrieval(
-    by_conditions: Mapping[int, float], *, name: str | None = None, ax: Axes | None = None
+    result: RetrievalMap | Mapping[int, float] | Predictions | str | os.PathLike[str],
+    *,
+    name: str | None = None,
+    ax: Axes | None = None,
 ) -> Axes:
     """Draw mean average precision against the number of search conditions.
 
     Args:
-        by_conditions: ``cr.metrics.retrieval_map(…).by_conditions``.
+        result: of ``cr.metrics.retrieval_map``, or mAP by number of conditions; or predictions, a
+            file or the folder of a run, of which it is computed.
         name: of the method, for the legend.
         ax: call again with the same one to overlay methods.
 
@@ -30,6 +39,9 @@ def retrieval(
         >>> retrieval({1: 0.8, 2: 0.7, 3: 0.66}, name="spa").get_xlabel()
         'conditions in the query'
     """
+    if isinstance(result, (Predictions, str, os.PathLike)):
+        result = retrieval_map(*drawn_from(result)[:2])
+    by_conditions = result.by_conditions if isinstance(result, RetrievalMap) else result
     ax = style.axes(ax, 5.0, 3.8)
     counts = sorted(by_conditions)
     heights = [by_conditions[count] for count in counts]
@@ -48,7 +60,7 @@ def hits(
 ) -> Axes:
     """Draw expected against real number of hits, one point per query.
 
-    Points on the diagonal found as many hits as were expected.
+    A query on the diagonal has as many hits as expected.
 
     Example:
         >>> hits([10.0, 3.0], [12, 2]).get_xlabel()
@@ -80,14 +92,21 @@ def hits(
     return ax
 
 
-def pairs(expected: Array, real: Array, labels: Sequence[str], *, ax: Axes | None = None) -> Axes:
+def pairs(
+    expected: Source,
+    real: Array | None = None,
+    labels: Sequence[str] | None = None,
+    *,
+    ax: Axes | None = None,
+) -> Axes:
     """Draw a map of label pairs: which are expected too often, and which too rarely.
 
     A cell shows log2((expected + 1) / (real + 1)) of two labels in the same row: red is expected
     too often, blue too rarely. At most 25 labels are drawn, those that are in most pairs.
 
     Args:
-        expected: expected number of rows with both labels, (L, L).
+        expected: expected number of rows with both labels, (L, L); or predictions, a file or the
+            folder of a run, which have all three.
         real: real number of rows.
         labels: one name per row and column.
         ax: to draw on.
@@ -96,6 +115,15 @@ def pairs(expected: Array, real: Array, labels: Sequence[str], *, ax: Axes | Non
         >>> pairs(np.full((2, 2), 3.0), np.full((2, 2), 1.0), ["a", "b"]).get_title()
         'expected / real rows with both labels'
     """
+    if real is None or labels is None:
+        p, y, labels = drawn_from(expected)
+        known, present = y.matrix >= 0, (y.matrix == 1).astype(np.float64)
+        chances = np.where(known, p, 0).astype(np.float64)
+        expected, real = chances.T @ chances, present.T @ present
+    return _pair_map(to_numpy(expected), to_numpy(real), list(labels or ()), ax)
+
+
+def _pair_map(expected: Array, real: Array, labels: Sequence[str], ax: Axes | None) -> Axes:
     from matplotlib import colormaps
 
     either = np.maximum(expected, real) * (1 - np.eye(len(labels)))

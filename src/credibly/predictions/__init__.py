@@ -1,4 +1,4 @@
-"""The predictions file, which everything downstream reads: one Parquet file, one column per label.
+"""The predictions file, which every other package reads: Parquet, one column per label.
 
     id          string, no two alike
     p:<label>   float32, probability that the label is present
@@ -13,8 +13,8 @@ indices, ``p`` of probabilities, ``s`` of scores, ``y`` of labels present (null 
 
 ``Predictions`` is the table in memory. ``Dataset`` is one file or a folder of shards, opened but
 not read; every reader of predictions goes through it. ``Writer`` writes a file in batches.
-``Predictions.from_file`` and ``from_values`` import what other programs wrote; a ``Layout`` says
-how it names rows and labels.
+``Predictions.from_values`` imports predictions of other programs; a ``Layout``
+says how they name rows and labels.
 """
 
 from credibly.predictions.dataset import Dataset

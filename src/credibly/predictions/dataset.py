@@ -7,16 +7,20 @@ search, report and server.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from credibly.checks import InputError, fits_memory, nearest, whole_number
+from credibly.metrics.summaries import Summary
+from credibly.metrics.top_labels import HeldLabels
 from credibly.predictions import validation
-from credibly.predictions.completeness import check_complete, place_of
 from credibly.predictions.file_schema import ID, PROBABILITY, SCORE, TRUTH
 from credibly.predictions.shard import (
     BATCH_ROWS,
@@ -26,13 +30,11 @@ from credibly.predictions.shard import (
     PieceReader,
     Selection,
     Shard,
+    pieces_of,
     rows_at_once,
 )
 from credibly.predictions.table import Predictions, Rows, label_mismatch, needs_columns, row_index
 from credibly.types import Array
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 What = Literal["probabilities", "scores"]
 _IDS = Selection([], [ID], BATCH_ROWS)
@@ -163,23 +165,34 @@ class Dataset:
         Args:
             cells: probabilities per piece, about; a piece has at least one row group.
         """
-        width = 64 if self.top else len(self.labels)
-        found: list[Piece] = []
-        first = 0
-        for shard in self.shards:
-            begin, rows, sizes = 0, 0, shard.group_rows
-            for group, size in enumerate(sizes, start=1):
-                rows += size
-                if rows * width >= cells or group == len(sizes):
-                    if rows:
-                        found.append(Piece(len(found), str(shard.path), begin, group, first, rows))
-                    begin, first, rows = group, first + rows, 0
-        return found
+        files = [(shard.path, shard.group_rows) for shard in self.shards]
+        return pieces_of(files, cells / self.row_cells)
 
     @property
     def piece_reader(self) -> PieceReader:
         """Return what reads a piece on another machine, without opening the other files."""
         return PieceReader(self.labels, self._kinds(), self.soft, self.top, self.batch_rows)
+
+    @property
+    def every_label(self) -> bool:
+        """Whether every row has a probability for every label."""
+        return not self.top
+
+    @property
+    def row_cells(self) -> int:
+        """Return how many probabilities a row has, about."""
+        return 64 if self.top else len(self.labels)
+
+    def summary(self, bins: int, *, ranks: bool = False) -> Summary | HeldLabels:
+        """Return the accumulator that ``Predictions.measured`` of its rows updates.
+
+        Args:
+            bins: bins of the calibration errors.
+            ranks: whether the exact ranking is kept in memory.
+        """
+        if self.top:
+            return HeldLabels(bins)
+        return Summary(len(self.labels), bins, zero=not self.soft, ranks=ranks)
 
     @property
     def ids_compared(self) -> bool:
@@ -190,15 +203,6 @@ class Dataset:
         """Raise unless there is one column per label, which ``purpose`` needs."""
         if self.top:
             raise InputError(needs_columns(f"{self.path} holds", len(self.labels), purpose))
-
-    def matrices(
-        self, labels: Sequence[str] | None = None, keep: Array | None = None
-    ) -> Iterator[Array]:
-        """Yield probabilities alone, (rows, labels) at a time; ``keep`` is a mask over all rows."""
-        names = self.check_labels(labels)
-        rows = rows_at_once(self.batch_rows, len(names))
-        for batch in self._batches(Selection(names, [PROBABILITY], rows), keep):
-            yield _present(batch.probabilities)
 
     def columns(
         self, labels: Sequence[str], what: What = "probabilities", *, label_major: bool = False
@@ -246,8 +250,6 @@ class Dataset:
 
     def arrow_ids(self) -> pa.Array:
         """Return all ids, in order, as one Arrow array of strings."""
-        import pyarrow as pa
-
         chunks = [pa.array(batch.ids, pa.string()) for batch in self._batches(_IDS)]
         return pa.concat_arrays(chunks)
 
@@ -385,3 +387,98 @@ def _present(values: Array | None) -> Array:
     """Return ``values``; a column that was selected is never None."""
     assert values is not None
     return values
+
+
+# Whether a folder holds all shards ----------------------------------------------------------------
+
+# A shard says which it is by its metadata (`shard`: index, count, and rows of all shards together)
+# or, in files of version 0.1, by its name.
+_NAME = re.compile(r"part-(\d{1,9})-of-(\d{1,9})\.parquet")
+
+
+class Place(NamedTuple):
+    """Which shard a file is; ``rows`` are those of all shards together, 0 where not known."""
+
+    index: int
+    count: int
+    rows: int = 0
+
+
+def shard_name(index: int, count: int) -> str:
+    """Return the file name of a shard.
+
+    Example:
+        >>> shard_name(3, 4)
+        'part-00003-of-00004.parquet'
+    """
+    return f"part-{index:05d}-of-{count:05d}.parquet"
+
+
+def shard_metadata(index: int, count: int, rows: int) -> dict[str, dict[str, int]]:
+    """Return the metadata that says which shard a file is."""
+    return {"shard": Place(index, count, rows)._asdict()}
+
+
+def place_of(shard: Shard) -> Place | None:
+    """Return which shard a file is, None where it does not say."""
+    said = shard.schema.metadata.get("shard")
+    if isinstance(said, dict):
+        numbers = [said.get(name) for name in Place._fields]
+        valid = [number for number in numbers if isinstance(number, int) and number >= 0]
+        if len(valid) == len(numbers):
+            return Place(*valid)
+    return _place_in(shard.path.name)
+
+
+def check_complete(folder: Path, shards: Sequence[Shard], *, partial: bool) -> None:
+    """Raise if shards of the folder are missing (unless ``partial``) or there twice."""
+    _check(folder, [(shard.path.name, place_of(shard)) for shard in shards], partial)
+
+
+def check_names(folder: Path, files: Sequence[Path], *, partial: bool) -> None:
+    """Raise as ``check_complete`` does, for files that are no predictions, by their names alone."""
+    _check(folder, [(file.name, _place_in(file.name)) for file in files], partial)
+
+
+def _place_in(name: str) -> Place | None:
+    match = _NAME.fullmatch(name)
+    return None if match is None else Place(int(match[1]), int(match[2]))
+
+
+def _check(folder: Path, files: Sequence[tuple[str, Place | None]], partial: bool) -> None:
+    placed = [(name, place) for name, place in files if place is not None]
+    if not placed:
+        return
+    first_name, first = placed[0]
+    names: dict[int, str] = {}
+    for name, place in placed:
+        if place.count != first.count:
+            raise InputError(
+                f"{folder} must hold the shards of one prediction; {first_name} is one of "
+                f"{first.count}, {name} one of {place.count}. Keep them in folders of their own."
+            )
+        if place.index in names:
+            raise InputError(
+                f"{folder} must hold every shard once; {names[place.index]} and {name} are both "
+                f"shard {place.index} of {place.count}. Remove one."
+            )
+        names[place.index] = name
+    if not partial:
+        _refuse_missing(folder, set(names), first.count, max(place.rows for _, place in placed))
+
+
+def _refuse_missing(folder: Path, held: set[int], count: int, rows: int) -> None:
+    # There are no shards without rows: fewer rows than shards leave the last shards out.
+    needed = min(count, rows) if rows else count
+    number = needed - sum(index < needed for index in held)
+    if not number:
+        return
+    missing = (index for index in range(needed) if index not in held)
+    names = ", ".join(shard_name(index, count) for index in islice(missing, 3))
+    more = f" and {number - 3} more" if number > 3 else ""
+    raise InputError(
+        f"{folder} must hold all {needed} shards; {names}{more} {'is' if number == 1 else 'are'} "
+        f"missing. Run `credibly predict RUN DATA --shards {count} --out {folder}` again: it "
+        "writes only the missing ones. To read the others as they are, pass partial=True "
+        "(--partial)."
+    )

@@ -10,22 +10,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import pyarrow as pa
+from pyarrow import csv
 
 from credibly.arrays import to_numpy
-from credibly.checks import InputError, fits_memory, nearest
+from credibly.checks import InputError, nearest
 from credibly.predictions import file_schema, validation
-from credibly.predictions.arrow import id_array, number_matrix
-from credibly.predictions.completeness import check_names
-from credibly.predictions.dataset import parquet_files
-from credibly.predictions.npz import array_headers, read_array, read_arrays
-from credibly.predictions.shard import open_parquet
-from credibly.predictions.tensor_files import NAMES, read_tensors
+from credibly.predictions.dataset import check_names, parquet_files
+from credibly.predictions.validation import id_array, number_matrix
 from credibly.targets import UNKNOWN, Coding
 from credibly.types import Array
+from credibly.untrusted.arrays import array_headers, read_array, read_arrays
+from credibly.untrusted.tables import read_arrow, read_parquet
+from credibly.untrusted.tensors import NAMES, read_tensors
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from credibly.losses import Loss
 
 Kind = Literal["npz", "npy", "pt", "csv", "parquet", "arrow"]
@@ -83,6 +82,7 @@ class Layout:
         value_columns: the columns of the values, ``*`` standing for the label, such as ``pred_*``;
             in files of arrays, the name of the array. By default the usual names.
         truth_columns: the columns of the truth, or its array, likewise.
+        coding: how to read targets of only −1 and +1: ``"signed"`` or ``"unknown"``.
     """
 
     labels: Sequence[str] | None = None
@@ -92,6 +92,7 @@ class Layout:
     separator: str | None = None
     value_columns: str | None = None
     truth_columns: str | None = None
+    coding: Coding | None = None
 
     def without_suffix(self, ids: Array | None) -> Array | None:
         """Return the ids without the suffix."""
@@ -168,7 +169,6 @@ def read_table(
     layout: Layout | None = None,
     *,
     plain: Meaning = "probabilities",
-    coding: Coding | None = None,
     partial: bool = False,
 ) -> ImportedTable:
     """Read a file by its ending.
@@ -178,14 +178,13 @@ def read_table(
             ``.feather`` file, or a folder of Parquet files.
         layout: how rows and labels are named there.
         plain: what columns with plain label names, and arrays without a name, hold.
-        coding: how to read targets of only −1 and +1.
         partial: whether a folder may lack shards of a prediction; otherwise that is an error.
     """
     path, layout = Path(path), layout or Layout()
     arrays, columns = open_file(path, layout, plain=plain, partial=partial)
     if columns is None:
-        return from_arrays(arrays or {}, f"{path}: ", layout.labels, coding)
-    return from_columns(columns, f"{path}: ", plain, layout, coding)
+        return from_arrays(arrays or {}, f"{path}: ", layout)
+    return from_columns(columns, f"{path}: ", plain, layout)
 
 
 def open_file(
@@ -203,7 +202,7 @@ def open_file(
     if kind == "parquet":
         table = _parquet(path, partial)
     else:
-        table = _csv(path, layout.id_column) if kind == "csv" else _arrow(path)
+        table = _csv(path, layout.id_column) if kind == "csv" else read_arrow(path)
     return None, _with_usual_names(table, layout, plain, f"{path}: ")
 
 
@@ -263,12 +262,7 @@ def _arrays(path: Path, kind: Kind, plain: str, layout: Layout) -> dict[str, Arr
     return kept if layout.truth_columns is None else {**kept, "targets": read[layout.truth_columns]}
 
 
-def from_arrays(
-    arrays: dict[str, Array],
-    where: str,
-    labels: Sequence[str] | None = None,
-    coding: Coding | None = None,
-) -> ImportedTable:
+def from_arrays(arrays: dict[str, Array], where: str, layout: Layout) -> ImportedTable:
     """Return arrays by name (``scores`` or ``probabilities``, …) as a table, shapes checked."""
     main = arrays.get("probabilities", arrays.get("scores"))
     if main is None or main.ndim != 2:
@@ -281,11 +275,11 @@ def from_arrays(
         raise InputError(f"{where}scores and probabilities must be numbers; got {main.dtype}.")
     if main.shape[0] == 0:
         raise InputError(f"{where}must have at least one row; it is empty.")
-    names = _names(arrays, labels, main, where)
+    names = _names(arrays, layout.labels, main, where)
     labels = validation.as_labels(range(main.shape[1]) if names is None else names, where)
     targets = arrays.get("targets")
     if targets is not None:
-        targets = validation.as_targets(targets, labels, where, coding=coding)
+        targets = validation.as_targets(targets, labels, where, coding=layout.coding)
     for name in ("scores", "probabilities", "targets", "ids", "split"):
         if name in arrays and len(arrays[name]) != len(main):
             raise InputError(
@@ -335,24 +329,7 @@ def id_name(names: Sequence[str], id_column: str | None, where: str) -> str | No
     return next((small[name] for name in ID_NAMES if name in small), None)
 
 
-def _arrow(path: Path) -> pa.Table:
-    import pyarrow as pa
-    from pyarrow import feather
-
-    try:
-        return feather.read_table(path)  # Arrow's file format, whatever its ending
-    except MemoryError:
-        raise
-    except (pa.ArrowException, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-        raise InputError(f"{path} must be a complete Arrow file; {error}.") from error
-
-
 def _csv(path: Path, id_column: str | None) -> pa.Table:
-    import pyarrow as pa
-    from pyarrow import csv
-
     try:
         with csv.open_csv(path) as reader:
             name = id_name(reader.schema.names, id_column, f"{path}: ")
@@ -369,31 +346,16 @@ def _csv(path: Path, id_column: str | None) -> pa.Table:
 
 
 def _parquet(path: Path, partial: bool) -> pa.Table:
-    import pyarrow as pa
-
+    names = parquet_files(path)
+    if path.is_dir():
+        check_names(path, names, partial=partial)
     try:
-        names = parquet_files(path)
-        if path.is_dir():
-            check_names(path, names, partial=partial)
-        files = [open_parquet(file) for file in names]
-        rows = sum(file.metadata.num_rows for file in files)
-        fits_memory(f"{path}", rows, max(file.metadata.num_columns for file in files))
-        return pa.concat_tables([file.read() for file in files])
-    except MemoryError:
-        raise
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        if isinstance(error, (FileNotFoundError, InputError)):
-            raise
-        raise InputError(f"{path} must be complete Parquet of one schema; {error}.") from error
+        return pa.concat_tables([read_parquet(file) for file in names])
+    except pa.ArrowException as error:
+        raise InputError(f"{path} must be Parquet of one schema; {error}.") from error
 
 
-def from_columns(
-    table: pa.Table,
-    where: str,
-    plain: Meaning,
-    layout: Layout,
-    coding: Coding | None = None,
-) -> ImportedTable:
+def from_columns(table: pa.Table, where: str, plain: Meaning, layout: Layout) -> ImportedTable:
     """Return the columns of a table: ``p:<label>``, ``s:<label>``, ``y:<label>`` or plain ones."""
     names = table.column_names
     if len(set(names)) < len(names):
@@ -435,13 +397,14 @@ def from_columns(
         ids=None if id_column is None else id_array(column(table, id_column), where),
         probabilities=bare if plain == "probabilities" and not prefixed else cells("p:"),
         scores=validation.imported_scores(scores, chosen, where),
-        targets=None if truth is None else decoded(truth, chosen, where, coding),
+        targets=None if truth is None else decoded(truth, chosen, where, layout),
         split=_split(table, where),
     )
 
 
-def decoded(truth: Array, labels: list[str], where: str, coding: Coding | None) -> Array:
+def decoded(truth: Array, labels: list[str], where: str, layout: Layout) -> Array:
     """Return targets; where no cell holds −1, unknown ones are the empty cells and nothing else."""
+    coding = layout.coding
     if coding is None and not (truth == UNKNOWN).any():
         coding = "unknown"
     return validation.as_targets(truth, labels, where, coding=coding)

@@ -12,16 +12,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from credibly.checks import InputError
-from credibly.predictions.arrow import number_column, text_column
-from credibly.predictions.validation import as_labels
+from credibly.predictions.validation import as_labels, number_column, text_column
 from credibly.targets import UNKNOWN
 from credibly.types import Array
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from credibly.predictions.table import Predictions
 
 VERSION = "1.0"
@@ -96,8 +94,24 @@ class Schema:
             twice = next(name for name in names if names.count(name) > 1)
             raise InputError(f"{where}columns must differ; {twice!r} is there twice.")
         document = decode_metadata(raw, where)
+        checked = document.get(IDS_CHECKED)
+        about: dict[str, Any] = {
+            "columns": tuple(names),
+            "types": types,
+            "metadata": {key: value for key, value in document.items() if key not in RESERVED},
+            "checked_rows": checked if isinstance(checked, int) else 0,
+        }
         if document.get(LAYOUT) == TOP_LAYOUT:
-            return _top_schema(names, types, document, where)
+            _check_top_types(types, where)
+            return cls(
+                labels=as_labels(document.get("labels") or [], where),
+                has_scores=TOP_SCORE in types,
+                has_targets=TOP_TRUTH in types,
+                has_paths=False,
+                soft=False,
+                top=True,
+                **about,
+            )
         labels = document.get("labels") or label_columns(names, PROBABILITY)
         if not labels:
             raise InputError(_not_predictions(names, where))
@@ -106,52 +120,29 @@ class Schema:
         has_scores = _all_or_none(types, SCORE, labels, where)
         has_targets = _all_or_none(types, TRUTH, labels, where)
         _check_types(types, labels, where)
-        checked = document.get(IDS_CHECKED)
         return cls(
-            columns=tuple(names),
             labels=labels,
             has_scores=has_scores,
             has_targets=has_targets,
             has_paths=PATH in types and _is_text(types[PATH]),
-            soft=has_targets and any(is_float(types[TRUTH + name]) for name in labels),
-            types=types,
-            metadata={key: value for key, value in document.items() if key not in RESERVED},
-            checked_rows=checked if isinstance(checked, int) else 0,
+            soft=has_targets and any(pa.types.is_floating(types[TRUTH + name]) for name in labels),
+            **about,
         )
 
 
-def _top_schema(
-    names: Sequence[str], types: Mapping[str, pa.DataType], document: dict[str, Any], where: str
-) -> Schema:
-    """Return the schema of a file with the most probable labels of each row."""
+def _check_top_types(types: Mapping[str, pa.DataType], where: str) -> None:
+    """Check the columns of a file with the most probable labels of each row."""
     _require(types, [ID, TOP, TOP_PROBABILITY], where)
     expected = {
         **{TOP: "list of int32", TOP_PROBABILITY: "list of float32"},
         **{TOP_SCORE: "list of float32", TOP_TRUTH: "list of int32"},
     }
     for name, kind in expected.items():
-        value = str(types[name].value_type) if name in types and _is_list(types[name]) else None
+        value = (
+            str(types[name].value_type) if name in types and pa.types.is_list(types[name]) else None
+        )
         if name in types and value != kind.rsplit(" ", 1)[-1].replace("float32", "float"):
             raise InputError(f"{where}column {name!r} must be a {kind}; it is {types[name]}.")
-    checked = document.get(IDS_CHECKED)
-    return Schema(
-        columns=tuple(names),
-        labels=as_labels(document.get("labels") or [], where),
-        has_scores=TOP_SCORE in types,
-        has_targets=TOP_TRUTH in types,
-        has_paths=False,
-        soft=False,
-        types=types,
-        metadata={key: value for key, value in document.items() if key not in RESERVED},
-        checked_rows=checked if isinstance(checked, int) else 0,
-        top=True,
-    )
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    import pyarrow as pa
-
-    return pa.types.is_list(kind)
 
 
 def row_group_rows(num_columns: int, most: int = ROW_GROUP_ROWS) -> int:
@@ -166,8 +157,6 @@ def row_group_rows(num_columns: int, most: int = ROW_GROUP_ROWS) -> int:
 
 def arrow_schema(rows: Predictions, *, soft: bool = False) -> pa.Schema:
     """Return the Arrow schema to write such rows in; ``soft`` truth may follow hard truth."""
-    import pyarrow as pa
-
     scores, truth = rows.scores is not None, rows.targets is not None
     if rows.top is not None:
         indices, values = pa.list_(pa.int32()), pa.list_(pa.float32())
@@ -186,8 +175,6 @@ def arrow_schema(rows: Predictions, *, soft: bool = False) -> pa.Schema:
 
 def to_arrow(schema: pa.Schema, rows: Predictions) -> pa.Table:
     """Return rows as an Arrow table of ``schema``; unknown targets become nulls."""
-    import pyarrow as pa
-
     if rows.top is not None:
         return _top_to_arrow(schema, rows, rows.top)
     columns: list[Any] = [text_column(rows.ids)]
@@ -203,8 +190,6 @@ def to_arrow(schema: pa.Schema, rows: Predictions) -> pa.Table:
 
 
 def _top_to_arrow(schema: pa.Schema, rows: Predictions, top: Array) -> pa.Table:
-    import pyarrow as pa
-
     held = top >= 0
     ends = np.concatenate([[0], np.cumsum(held.sum(axis=1))]).astype(np.int32)
     given = (top, rows.probabilities, rows.scores)
@@ -284,24 +269,13 @@ def label_columns(names: Sequence[str], prefix: str) -> list[str]:
     return [name[len(prefix) :] for name in names if name.startswith(prefix)]
 
 
-def is_float(kind: pa.DataType) -> bool:
-    """Return whether a column of this type may hold fractions."""
-    import pyarrow as pa
-
-    return pa.types.is_floating(kind)
-
-
 def is_number(kind: pa.DataType, *, nulls: bool = False) -> bool:
     """Return whether a column of this type holds numbers; a column of nulls where ``nulls``."""
-    import pyarrow as pa
-
     integer = pa.types.is_integer(kind) or pa.types.is_boolean(kind)
     return integer or pa.types.is_floating(kind) or (nulls and pa.types.is_null(kind))
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    import pyarrow as pa
-
     if isinstance(kind, pa.DictionaryType):
         kind = kind.value_type
     return any(
@@ -311,8 +285,6 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _check_types(types: Mapping[str, object], labels: Sequence[str], where: str) -> None:
-    import pyarrow as pa
-
     if not (_is_text(types[ID]) or pa.types.is_integer(types[ID])):
         raise InputError(
             f"{where}column 'id' must hold text or whole numbers; it holds {types[ID]}."
@@ -353,5 +325,5 @@ def _not_predictions(names: Sequence[str], where: str) -> str:
     listed = ", ".join(sorted(names)[:8]) or "none"
     return (
         f"{where}not a predictions file: it has no columns 'p:<label>'. Its columns: "
-        f"{listed}. If these are labels, use `Predictions.from_file`."
+        f"{listed}. If these are labels, use `Predictions.from_values`."
     )

@@ -10,17 +10,17 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+import pyarrow as pa
 
-from credibly import checks
 from credibly.arrays import is_tensor, to_numpy
 from credibly.checks import InputError, nearest
 from credibly.predictions import file_formats, validation
 from credibly.predictions.file_formats import ImportedTable, Layout
 from credibly.predictions.table import Predictions
-from credibly.targets import Coding, as_decoded
+from credibly.targets import as_decoded
 from credibly.types import Array, ArrowTable
 
 if TYPE_CHECKING:
@@ -32,41 +32,16 @@ SEPARATORS = (" ", ",", ";", "|")
 LIST_NAMES = ("labels", "label", "tags", "classes", "categories", "attributes", "attribute_ids")
 
 
-def import_predictions(
-    source: Any,
-    values: Values,
-    *,
-    loss: str | Loss | None = None,
-    truth: Any = None,
-    layout: Layout | None = None,
-    ids: Any = None,
-    certain: bool = False,
-    coding: Coding | None = None,
+def as_predictions(
+    table: ImportedTable, values: Values, loss: str | Loss | None, *, certain: bool
 ) -> Predictions:
-    """Return predictions from a file, an array, a list of arrays or a data frame."""
-    checks.choice("values", values, ("logits", "probabilities"))
-    layout = layout or Layout()
-    given = read_values(source, values, layout, ids=ids, coding=coding, apart=truth is not None)
-    table = with_truth(given, truth, layout, coding)
-    check_declared(table, values, certain=certain)
-    if values == "probabilities":
-        if loss is not None:
-            raise InputError(
-                f"{table.where}`loss` belongs to logits, whose link it owns; the values are "
-                "declared as probabilities. Leave one of the two out."
-            )
-        return _predictions(table, table.probabilities, {"source_values": values})
-    if loss is None:
-        raise InputError(
-            f"{table.where}logits need the `loss` that they were trained with, which owns the map "
-            'to probabilities. Give `loss="bce"` where a plain sigmoid belongs: models trained '
-            "with binary cross-entropy, margins of XGBoost and LightGBM."
-        )
-    probabilities = file_formats.through(loss, table)
-    return _predictions(table, probabilities, {"source_values": values, "loss": str(loss)})
-
-
-def _predictions(table: ImportedTable, probabilities: Any, metadata: dict[str, Any]) -> Predictions:
+    """Return predictions of an imported table, whose values must be what they were declared."""
+    declared(table, values, loss, certain=certain)
+    metadata: dict[str, object] = {"source_values": values}
+    probabilities = table.probabilities
+    if loss is not None:
+        probabilities = file_formats.through(loss, table)
+        metadata["loss"] = str(loss)
     scores = table.scores
     if scores is not None and scores.shape[1] != len(table.labels):
         scores = None  # two scores per label, which a predictions file does not hold
@@ -84,12 +59,11 @@ def _predictions(table: ImportedTable, probabilities: Any, metadata: dict[str, A
 
 
 def read_values(
-    source: Any,
+    source: object,
     values: Values,
     layout: Layout,
     *,
-    ids: Any = None,
-    coding: Coding | None = None,
+    ids: Sequence[object] | Array | None = None,
     partial: bool = False,
     apart: bool = False,
 ) -> ImportedTable:
@@ -100,11 +74,11 @@ def read_values(
     plain = "scores" if values == "logits" else "probabilities"
     if isinstance(source, (str, os.PathLike)):
         own = replace(layout, truth_columns=None) if apart else layout
-        table = file_formats.read_table(source, own, plain=plain, coding=coding, partial=partial)
+        table = file_formats.read_table(source, own, plain=plain, partial=partial)
     elif isinstance(source, ArrowTable):
-        table = file_formats.from_columns(_arrow(source, layout), "", plain, layout, coding)
+        table = file_formats.from_columns(_arrow(source, layout), "", plain, layout)
     else:
-        table = file_formats.from_arrays({plain: as_matrix(source)}, "", layout.labels, coding)
+        table = file_formats.from_arrays({plain: as_matrix(source)}, "", layout)
     if ids is not None:
         table = replace(table, ids=validation.as_ids(ids, _rows(table), table.where))
     return replace(table, ids=layout.without_suffix(table.ids))
@@ -115,10 +89,8 @@ def _rows(table: ImportedTable) -> int:
     return len(to_numpy(values))
 
 
-def _arrow(frame: ArrowTable, layout: Layout) -> Any:
+def _arrow(frame: ArrowTable, layout: Layout) -> pa.Table:
     """Return a data frame as an Arrow table; the index of pandas, where it has names, is the id."""
-    import pyarrow as pa
-
     table = pa.table(frame)
     index = "__index_level_0__"
     if index not in table.column_names:
@@ -129,7 +101,7 @@ def _arrow(frame: ArrowTable, layout: Layout) -> Any:
     return table.drop_columns([index])
 
 
-def as_matrix(source: Any) -> Array:
+def as_matrix(source: object) -> Array:
     """Return an array, a tensor or a list with one array per label as a matrix (rows, labels).
 
     Forests of scikit-learn return one (rows, 2) array per label, whose second column is the
@@ -165,8 +137,10 @@ def as_matrix(source: Any) -> Array:
     return np.stack(parts, axis=1)
 
 
-def check_declared(table: ImportedTable, values: Values, *, certain: bool = False) -> None:
-    """Refuse values that contradict what they were declared to be."""
+def declared(
+    table: ImportedTable, values: Values, loss: str | Loss | None, *, certain: bool
+) -> ImportedTable:
+    """Return the table with only what it was declared to hold; refuse a contradiction."""
     if values == "logits":
         if table.scores is None:
             raise InputError(
@@ -181,20 +155,31 @@ def check_declared(table: ImportedTable, values: Values, *, certain: bool = Fals
                 'logits. Give `values="probabilities"` if they are, or `certain=True` if they are '
                 "logits all the same."
             )
-    elif table.probabilities is None:
+        if loss is None:
+            raise InputError(
+                f"{table.where}logits need the `loss` that they were trained with, which owns the "
+                'map to probabilities. Give `loss="bce"` where a plain sigmoid belongs: models '
+                "trained with binary cross-entropy, margins of XGBoost and LightGBM."
+            )
+        return replace(table, probabilities=None)
+    if table.probabilities is None:
         raise InputError(
             f"{table.where}holds scores by name, not probabilities. Import them with the loss that "
-            'they were trained with: `Predictions.from_file(path, "logits", loss=…)`, or `credibly '
-            "import FILE --as logits --loss LOSS`."
+            'they were trained with: `Predictions.from_values(path, "logits", loss=…)`, or '
+            "`credibly import FILE --as logits --loss LOSS`."
         )
+    if loss is not None:
+        raise InputError(
+            f"{table.where}`loss` belongs to logits, whose link it owns; the values are declared "
+            "as probabilities. Leave one of the two out."
+        )
+    return replace(table, scores=None)
 
 
 # Truth -----------------------------------------------------------------------------------------
 
 
-def with_truth(
-    table: ImportedTable, truth: Any, layout: Layout, coding: Coding | None = None
-) -> ImportedTable:
+def with_truth(table: ImportedTable, truth: object, layout: Layout) -> ImportedTable:
     """Return the table with the truth of another source, matched by id and by label name.
 
     Without ids on one side, rows are matched by their order, and must be as many.
@@ -203,14 +188,13 @@ def with_truth(
         table: values whose truth is elsewhere.
         truth: None, a file, a data frame or a matrix.
         layout: how the truth names rows and labels.
-        coding: how to read targets of only −1 and +1.
 
     Raises:
         InputError: if a row or a label has no truth, or ids are there twice.
     """
     if truth is None:
         return table
-    ids, targets, where = _read_truth(truth, table.labels, layout, coding)
+    ids, targets, where = _read_truth(truth, table.labels, layout)
     rows = _rows(table)
     if ids is None or table.ids is None:
         if len(targets) != rows:
@@ -244,23 +228,23 @@ def _matched(table: ImportedTable, ids: Array, where: str) -> Array:
 
 
 def _read_truth(
-    truth: Any, labels: Sequence[str], layout: Layout, coding: Coding | None
+    truth: object, labels: Sequence[str], layout: Layout
 ) -> tuple[Array | None, Array, str]:
     """Return ids (None without any), targets in the order of ``labels``, and where errors are."""
     if isinstance(truth, (str, os.PathLike)):
-        return _truth_file(Path(truth), labels, layout, coding)
+        return _truth_file(Path(truth), labels, layout)
     if isinstance(truth, ArrowTable):
-        return _truth_columns(_arrow(truth, layout), "", labels, layout, coding)
-    return None, validation.as_targets(truth, labels, coding=coding), ""
+        return _truth_columns(_arrow(truth, layout), "", labels, layout)
+    return None, validation.as_targets(truth, labels, coding=layout.coding), ""
 
 
 def _truth_file(
-    path: Path, labels: Sequence[str], layout: Layout, coding: Coding | None
+    path: Path, labels: Sequence[str], layout: Layout
 ) -> tuple[Array | None, Array, str]:
     where = f"{path}: "
     arrays, columns = file_formats.open_file(path, replace(layout, value_columns=None))
     if columns is not None:
-        return _truth_columns(columns, where, labels, layout, coding)
+        return _truth_columns(columns, where, labels, layout)
     assert arrays is not None
     if "targets" not in arrays:
         held = ", ".join(arrays) or "nothing"
@@ -269,9 +253,10 @@ def _truth_file(
     targets = arrays["targets"]
     if own is not None:
         names = [str(name) for name in own.tolist()]
-        targets = validation.as_targets(targets, names, where, coding=coding)
+        targets = validation.as_targets(targets, names, where, coding=layout.coding)
         return arrays.get("ids"), targets[:, _places(labels, names, where)], where
-    return arrays.get("ids"), validation.as_targets(targets, labels, where, coding=coding), where
+    targets = validation.as_targets(targets, labels, where, coding=layout.coding)
+    return arrays.get("ids"), targets, where
 
 
 def _places(labels: Sequence[str], known: Sequence[str], where: str) -> list[int]:
@@ -279,7 +264,7 @@ def _places(labels: Sequence[str], known: Sequence[str], where: str) -> list[int
     for name in labels:
         if name not in place:
             numbered = list(labels) == [str(number) for number in range(len(labels))]
-            advice = "The scores have no label names: give them, in order, by `labels`."
+            advice = "The scores have no label names: give them, in order: `labels=NAMES`."
             raise InputError(
                 f"{where}the truth must have every label; {name!r} is missing. "
                 f"{advice if numbered else nearest(str(name), known)}"
@@ -288,7 +273,7 @@ def _places(labels: Sequence[str], known: Sequence[str], where: str) -> list[int
 
 
 def _truth_columns(
-    table: Any, where: str, labels: Sequence[str], layout: Layout, coding: Coding | None
+    table: pa.Table, where: str, labels: Sequence[str], layout: Layout
 ) -> tuple[Array | None, Array, str]:
     names = table.column_names
     id_column = file_formats.id_name(names, layout.id_column, where)
@@ -305,7 +290,7 @@ def _truth_columns(
     _places(labels, own, where)
     columns = {prefix + name: file_formats.column(table, prefix + name) for name in labels}
     matrix = file_formats.number_matrix(columns, where, nulls=True, fill=float("nan"))
-    return ids, file_formats.decoded(matrix, list(labels), where, coding), where
+    return ids, file_formats.decoded(matrix, list(labels), where, layout), where
 
 
 def _list_column(
@@ -320,7 +305,9 @@ def _list_column(
     return next((small[name] for name in LIST_NAMES if name in small), None)
 
 
-def _from_lists(table: Any, name: str, where: str, labels: Sequence[str], layout: Layout) -> Array:
+def _from_lists(
+    table: pa.Table, name: str, where: str, labels: Sequence[str], layout: Layout
+) -> Array:
     """Return targets from cells such as ``cat dog``; an empty cell is a row without labels."""
     if name not in table.column_names:
         raise InputError(
@@ -342,14 +329,14 @@ def _from_lists(table: Any, name: str, where: str, labels: Sequence[str], layout
     return targets
 
 
-def _parts(cell: Any, separator: str) -> list[str]:
+def _parts(cell: object, separator: str) -> list[str]:
     if isinstance(cell, (list, tuple)):
         return [str(part) for part in cell]
     text = "" if cell is None else str(cell)
     return [part.strip() for part in text.split(separator) if part.strip()]
 
 
-def _separator(cells: Sequence[Any], known: Mapping[str, int]) -> str:
+def _separator(cells: Sequence[object], known: Mapping[str, int]) -> str:
     """Return the separator with which the fewest parts are unknown."""
 
     def unknown(separator: str) -> int:

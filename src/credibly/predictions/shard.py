@@ -5,25 +5,22 @@ A ``Piece`` is some row groups of one file, which a worker reads on its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from credibly.checks import InputError
 from credibly.predictions import file_schema, validation
-from credibly.predictions.arrow import id_array, number_matrix
 from credibly.predictions.file_schema import ID, PROBABILITY, SCORE, TRUTH, Schema
-from credibly.predictions.table import NOTHING, Predictions, top_table
+from credibly.predictions.table import NOTHING, Predictions, checked_top
+from credibly.predictions.validation import id_array, number_matrix
 from credibly.targets import UNKNOWN, SparseTargets
 from credibly.types import Array
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
 
 # Arrow takes 9 kB for each column that it reads, beside its values: with 50,000 labels and their
 # truth 0.9 GB, and some labels at a time are even read faster.
@@ -118,15 +115,10 @@ class Shard:
         return self.schema.checked_rows == self.num_rows
 
     def ids_may_be_missing(self) -> bool:
-        """Return whether the footer leaves open that a row has no id."""
-        place = self.schema.columns.index(ID)
-        if self._footer.num_columns != len(self.schema.columns):
-            return True  # nested columns: places in the footer are not those of the schema
-        if self._footer.schema.column(place).max_definition_level == 0:
-            return False
-        groups = range(self._footer.num_row_groups)
-        found = (self._footer.row_group(group).column(place).statistics for group in groups)
-        return any(each is None or not each.has_null_count or each.null_count for each in found)
+        """Return whether the schema leaves open that a row has no id; ``Writer`` does not."""
+        leaves = self._footer.schema
+        found = (leaves.column(at) for at in range(len(leaves)))
+        return any(leaf.path == ID and leaf.max_definition_level > 0 for leaf in found)
 
     @property
     def group_rows(self) -> list[int]:
@@ -191,16 +183,17 @@ class Shard:
         targets = _truth(record, len(labels), where)
         if truth and targets is None:
             targets = SparseTargets.unknown(record.num_rows, len(labels))
-        return top_table(
-            labels,
-            top,
-            found[file_schema.TOP_PROBABILITY],
-            targets,
-            found.get(file_schema.TOP_SCORE),
-            id_array(record.column(ID), where, first),
+        found_rows = Predictions(
+            probabilities=found[file_schema.TOP_PROBABILITY],
+            labels=labels,
+            ids=id_array(record.column(ID), where, first),
+            scores=found.get(file_schema.TOP_SCORE),
             metadata=self.schema.metadata,
-            where=where,
+            top=top,
+            all_targets=targets,
         )
+        validation.check_unique(found_rows.ids, where)
+        return checked_top(found_rows, where)
 
     def _group(
         self, file: pq.ParquetFile, group: int, first: int, wanted: Selection, keep: Array | None
@@ -282,15 +275,15 @@ def open_parquet(path: Path, footer: pq.FileMetaData | None = None) -> pq.Parque
         FileNotFoundError: if there is no such file.
         InputError: if the file is not Parquet or not complete.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     if not path.exists():
         raise FileNotFoundError(f"there is no file {path}")
     if path.stat().st_size == 0:
         raise InputError(f"{path} is an empty file, 0 bytes; it must be Parquet. Write it again.")
     try:
-        return pq.ParquetFile(path, metadata=footer)
+        try:  # an id that is stored once may stand in any number of rows
+            return pq.ParquetFile(path, metadata=footer, read_dictionary=[ID])
+        except KeyError:  # no such column, or lists
+            return pq.ParquetFile(path, metadata=footer)
     except MemoryError:
         raise
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
@@ -354,23 +347,41 @@ class Piece(NamedTuple):
     """Some row groups of one file of a dataset.
 
     Attributes:
-        index: place among the pieces of the dataset.
         path: of the file.
         first_group, last_group: its row groups, the last one not included.
         first_row: number of its first row in the dataset.
         rows: number of its rows.
 
     Example:
-        >>> Piece(0, "p.parquet", 0, 2, first_row=0, rows=150_000).rows
+        >>> pieces_of([("p.parquet", [100_000, 50_000, 7])], 120_000)[0].rows
         150000
     """
 
-    index: int
     path: str
     first_group: int
     last_group: int
     first_row: int
     rows: int
+
+
+def pieces_of(files: Iterable[tuple[Any, Sequence[int]]], least: float) -> list[Piece]:
+    """Return pieces of at least so many rows, fewer at the end of a file.
+
+    Args:
+        files: path and rows of each row group of each file, in order.
+        least: number of rows.
+    """
+    found: list[Piece] = []
+    first = 0
+    for path, sizes in files:
+        begin = rows = 0
+        for group, size in enumerate(sizes, start=1):
+            rows += size
+            if rows >= least or group == len(sizes):
+                if rows:
+                    found.append(Piece(str(path), begin, group, first, rows))
+                begin, first, rows = group, first + rows, 0
+    return found
 
 
 @dataclass(frozen=True)

@@ -7,39 +7,28 @@ each row: then ``top`` says which label each entry belongs to.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from credibly import __version__
-from credibly.arrays import to_numpy
-from credibly.checks import InputError, nearest
-from credibly.frames import aligned, in_order
-from credibly.notebook import COLUMNS, ROWS, html_table
-from credibly.predictions import validation
-from credibly.targets import UNKNOWN, Coding, SparseTargets
+from credibly.arrays import aligned, in_order, to_numpy
+from credibly.checks import InputError, choice, nearest
+from credibly.notebook import COLUMNS, ROWS, draw, html_table
+from credibly.predictions import file_schema, validation
+from credibly.targets import UNKNOWN, Coding, SparseTargets, Targets
 from credibly.types import Array, ArrayLike
 
 if TYPE_CHECKING:
     import pandas as pd
-    import pyarrow as pa
 
     from credibly.losses import Loss
     from credibly.predictions.dataset import Dataset
     from credibly.predictions.file_formats import Layout
     from credibly.predictions.importing import Values
-
-
-class Evaluated(Protocol):
-    """What the Trainer of Hugging Face gives back: logits and truth."""
-
-    @property
-    def predictions(self) -> Any: ...
-
-    @property
-    def label_ids(self) -> Any: ...
 
 
 Path = str | os.PathLike[str]
@@ -144,8 +133,17 @@ class Predictions:
             if not isinstance(targets, SparseTargets) and targets is not None:
                 dense = validation.as_targets(targets, names, where, coding=coding)
                 targets = SparseTargets.from_dense(dense)
-            return top_table(
-                names, top, probabilities, targets, scores, ids, metadata=about, where=where
+            return checked_top(
+                Predictions(
+                    probabilities=to_numpy(probabilities).astype(np.float32),
+                    labels=names,
+                    ids=validation.as_ids(ids, len(to_numpy(top)), where),
+                    scores=None if scores is None else to_numpy(scores).astype(np.float32),
+                    metadata=about,
+                    top=to_numpy(top),
+                    all_targets=targets,
+                ),
+                where,
             )
         if isinstance(targets, SparseTargets):
             targets, coding = targets.dense(), "unknown"
@@ -202,18 +200,6 @@ class Predictions:
 
         return Dataset(path, partial=partial, **limits)
 
-    @classmethod
-    def batches(
-        cls,
-        path: Path,
-        rows: int | None = None,
-        labels: Sequence[str] | None = None,
-        *,
-        partial: bool = False,
-    ) -> Iterator[Predictions]:
-        """Yield at most ``rows`` rows of a file of any size at a time (see ``Dataset``)."""
-        return cls.scan(path, partial=partial).batches(rows=rows, labels=labels)
-
     def write(self, path: Path) -> None:
         """Write one Parquet file; ``path`` holds its old content or all of the new one."""
         from credibly.predictions.writer import Writer
@@ -222,26 +208,29 @@ class Predictions:
             writer.append(self)
 
     @classmethod
-    def from_file(
+    def from_values(
         cls,
-        path: Path,
+        source: object,
         values: Values,
         *,
         loss: str | Loss | None = None,
-        truth: Any = None,
+        truth: object = None,
         layout: Layout | None = None,
+        ids: Sequence[object] | Array | None = None,
         certain: bool = False,
-        coding: Coding | None = None,
     ) -> Predictions:
-        """Import values that another program wrote, declared as logits or as probabilities.
+        """Import values of another program, declared as logits or as probabilities.
 
-        Columns are ``p:<label>`` or ``s:<label>``, ``y:<label>`` and ``id``; or plain label names:
-        all columns but ``id`` and ``split``. Arrays are ``probabilities`` or ``scores``, and
-        optionally ``labels``, ``targets`` and ``ids``. An empty cell of truth is unknown.
+        Columns of a file or data frame are ``p:<label>`` or ``s:<label>``, ``y:<label>`` and
+        ``id``; or plain label names: all columns but ``id`` and ``split``. Arrays of a file are
+        ``probabilities`` or ``scores``, and optionally ``labels``, ``targets`` and ``ids``. An
+        empty cell of truth is unknown.
 
         Args:
-            path: an ``.npy``, ``.npz``, ``.pt`` (tensors only, nothing is executed), ``.csv``,
-                ``.parquet``, ``.arrow`` or ``.feather`` file.
+            source: an ``.npy``, ``.npz``, ``.pt`` (tensors only, nothing is executed), ``.csv``,
+                ``.parquet``, ``.arrow`` or ``.feather`` file; a matrix (array or tensor); a list
+                with one array per label, (rows, 2) as forests of scikit-learn return them or
+                (rows,) as boosters trained per label do; a data frame of pandas, polars or pyarrow.
             values: ``"logits"`` (what a model puts out before any sigmoid: margins, scores) or
                 ``"probabilities"``.
             loss: of logits, the loss that they were trained with, or its name; it owns the map to
@@ -249,40 +238,12 @@ class Predictions:
             truth: a file, a data frame or a matrix with the truth, matched by id and label name
                 where both have ids, by order otherwise. A file has one column per label, or one
                 that lists the labels of a row (``cat dog``).
-            layout: how rows and labels are named there.
+            layout: how rows and labels are named, and the truth is coded.
+            ids: one per row; by default the id column or the named index of a data frame.
             certain: accept logits that all lie in [0, 1].
-            coding: how to read targets of only −1 and +1.
 
         Raises:
             InputError: if the values contradict the declaration, or a row or label has no truth.
-        """
-        from credibly.predictions.importing import import_predictions
-
-        return import_predictions(
-            path, values, loss=loss, truth=truth, layout=layout, certain=certain, coding=coding
-        )
-
-    @classmethod
-    def from_values(
-        cls,
-        source: Any,
-        values: Values,
-        *,
-        loss: str | Loss | None = None,
-        truth: Any = None,
-        layout: Layout | None = None,
-        ids: Sequence[object] | Array | None = None,
-        certain: bool = False,
-        coding: Coding | None = None,
-    ) -> Predictions:
-        """Import values in memory, declared as logits or as probabilities.
-
-        Args:
-            source: a matrix (array or tensor); a list with one array per label, (rows, 2) as
-                forests of scikit-learn return them or (rows,) as boosters trained per label do; a
-                data frame of pandas, polars or pyarrow, whose column names become labels.
-            values, loss, truth, layout, certain, coding: as for ``from_file``.
-            ids: one per row; by default the id column or the named index of a data frame.
 
         Example:
             >>> forest = [np.array([[0.1, 0.9]]), np.array([[0.6, 0.4]])]  # predict_proba
@@ -291,48 +252,13 @@ class Predictions:
             >>> Predictions.from_values(forest, "probabilities", layout=layout).probabilities
             array([[0.9, 0.4]], dtype=float32)
         """
-        from credibly.predictions.importing import import_predictions
+        from credibly.predictions.file_formats import Layout
+        from credibly.predictions.importing import as_predictions, read_values, with_truth
 
-        return import_predictions(
-            source,
-            values,
-            loss=loss,
-            truth=truth,
-            layout=layout,
-            ids=ids,
-            certain=certain,
-            coding=coding,
-        )
-
-    @classmethod
-    def from_evaluation(
-        cls,
-        evaluation: Evaluated,
-        *,
-        loss: str | Loss,
-        layout: Layout | None = None,
-        ids: Sequence[object] | Array | None = None,
-        coding: Coding | None = None,
-    ) -> Predictions:
-        """Import what the Trainer of Hugging Face gives back: ``trainer.predict(rows)``.
-
-        Args:
-            evaluation: an ``EvalPrediction`` or ``PredictionOutput``: logits in ``predictions``
-                (of a tuple, the first), truth in ``label_ids`` (None without any).
-            loss: the loss that the model was trained with, or its name.
-            layout, ids, coding: as for ``from_values``.
-        """
-        logits = evaluation.predictions
-        logits = logits[0] if isinstance(logits, tuple) else logits
-        return cls.from_values(
-            logits,
-            "logits",
-            loss=loss,
-            truth=evaluation.label_ids,
-            layout=layout,
-            ids=ids,
-            coding=coding,
-        )
+        choice("values", values, ("logits", "probabilities"))
+        layout = layout or Layout()
+        table = read_values(source, values, layout, ids=ids, apart=truth is not None)
+        return as_predictions(with_truth(table, truth, layout), values, loss, certain=certain)
 
     # Parts and wholes ------------------------------------------------------------------------
 
@@ -342,6 +268,11 @@ class Predictions:
     @property
     def num_labels(self) -> int:
         return len(self.labels)
+
+    @property
+    def every_label(self) -> bool:
+        """Whether every row has a probability for every label."""
+        return self.top is None
 
     @property
     def label_indices(self) -> Array:
@@ -358,18 +289,37 @@ class Predictions:
             return self.top >= 0
         return np.broadcast_to(np.True_, self.probabilities.shape)
 
-    def present_counts(self) -> Array:
-        """Return how many labels each row has, held or not; NaN where nothing is known of a row.
+    def measured(self) -> tuple[Any, ...]:
+        """Return what the accumulators of ``Dataset.summary`` are updated with."""
+        assert self.targets is not None
+        if self.top is not None:
+            return self.top, self.probabilities, self.targets, self.all_targets
+        return self.probabilities, Targets(self.targets), self.scores
 
-        Soft targets count by their size.
+    def mapped(self, function: Callable[[Array], Array], *, scores: bool = False) -> Predictions:
+        """Return the rows with other probabilities, and without their metadata.
+
+        Args:
+            function: is given the probabilities, (rows, labels), or one column of those that rows
+                hold; returns probabilities of that shape.
+            scores: whether it is given the scores instead.
         """
+        values = self.scores if scores else self.probabilities
+        assert values is not None
+        if self.top is None:
+            changed = function(values).astype(np.float32)
+            return replace(self, probabilities=changed, metadata={})
+        changed = self.probabilities.copy()
+        changed[self.held] = function(values[self.held][:, None])[:, 0]
+        return replace(self.with_probabilities(changed), metadata={})
+
+    def present_counts(self) -> Array:
+        """Return how many labels each row is known to have, held or not."""
+        if self.all_targets is not None:
+            return self.all_targets.row_counts()
         if self.targets is None:
-            return np.full(len(self), np.nan)
-        if self.all_targets is None:
-            counts, known = np.maximum(self.targets, 0).sum(axis=1), (self.targets >= 0).any(axis=1)
-        else:
-            counts, known = self.all_targets.row_counts(), self.all_targets.known
-        return counts.astype(float) if known is None else np.where(known, counts, np.nan)
+            return np.zeros(len(self))
+        return (self.targets == 1).sum(axis=1, dtype=float)
 
     def check_dense(self, purpose: str) -> None:
         """Raise unless there is one column per label, which ``purpose`` needs."""
@@ -440,10 +390,7 @@ class Predictions:
         if self.top is None:
             values = validation.as_probabilities(probabilities, self.labels)
             return replace(self, probabilities=values)
-        return top_table(
-            self.labels, self.top, probabilities, self.all_targets, self.scores, self.ids,
-            metadata=self.metadata,
-        )  # fmt: skip
+        return checked_top(replace(self, probabilities=probabilities))
 
     def join_truth(
         self,
@@ -547,8 +494,6 @@ class Predictions:
 
     def to_arrow(self) -> pa.Table:
         """Return an Arrow table with the columns of the file: ``id``, ``p:…``, ``s:…``, ``y:…``."""
-        from credibly.predictions import file_schema
-
         return file_schema.to_arrow(file_schema.arrow_schema(self), self)
 
     def to_pandas(self) -> pd.DataFrame:
@@ -559,7 +504,7 @@ class Predictions:
         return self.to_arrow().to_pandas().set_index("id")
 
     def _repr_html_(self) -> str:
-        """Return the first rows as a table, for notebooks."""
+        """Return the verdict with its charts and the first rows, for notebooks."""
         first = self[:ROWS]
         columns = ["id", *(self.labels if self.top is None else range(1, self.top.shape[1] + 1))]
         rows = []
@@ -570,7 +515,8 @@ class Predictions:
                 cells = [f"{name} {cell}" for name, cell in zip(names, cells, strict=False)]
             rows.append([name, *cells])
         note = "" if self.targets is None else "✓ present, ? unknown, by the truth."
-        return html_table(repr(self), columns, rows, note=note, total=len(self))
+        table = html_table(repr(self), columns, rows, note=note, total=len(self))
+        return table if self.top is not None or not len(self) else draw("predictions", self, table)
 
     def __repr__(self) -> str:
         known = [name for name in ("targets", "scores") if getattr(self, name) is not None]
@@ -667,34 +613,24 @@ def needs_columns(subject: str, num_labels: int, purpose: str) -> str:
 # Rows that hold their most probable labels -----------------------------------------------------
 
 
-def top_table(
-    labels: list[str],
-    top: ArrayLike | object,
-    probabilities: ArrayLike | object,
-    targets: SparseTargets | None,
-    scores: ArrayLike | object,
-    ids: Sequence[object] | Array | None,
-    *,
-    metadata: dict[str, Any],
-    where: str = "",
-) -> Predictions:
-    """Return checked predictions; a million labels are not checked again for every batch."""
-    indices = to_numpy(top)
-    values = to_numpy(probabilities).astype(np.float32)
-    raw = None if scores is None else to_numpy(scores).astype(np.float32)
-    _check_top(indices, values, raw, targets, len(labels), where)
-    indices = indices.astype(np.int32)
-    values = np.where(indices >= 0, values, np.float32(0))
+def checked_top(rows: Predictions, where: str = "") -> Predictions:
+    """Return rows that hold their most probable labels, checked, sorted, and with their targets.
+
+    A million labels are not checked again for every batch.
+    """
+    assert rows.top is not None
+    _check_top(rows, rows.top, where)
+    indices, raw = rows.top.astype(np.int32), rows.scores
+    values = np.where(indices >= 0, rows.probabilities, np.float32(0))
     if not (np.diff(values, axis=1) <= 0).all():
         order = np.argsort(-values, axis=1, kind="stable")
         indices, values = (np.take_along_axis(each, order, 1) for each in (indices, values))
         raw = None if raw is None else np.take_along_axis(raw, order, 1)
     found = None
-    if targets is not None:
-        at = targets.at(np.maximum(indices, 0))
+    if rows.all_targets is not None:
+        at = rows.all_targets.at(np.maximum(indices, 0))
         found = _smallest(np.where(indices >= 0, at, np.float32(UNKNOWN)))
-    row_ids = validation.as_ids(ids, len(indices), where)
-    return Predictions(values, labels, row_ids, found, raw, metadata, indices, targets)
+    return replace(rows, probabilities=values, targets=found, scores=raw, top=indices)
 
 
 def _smallest(targets: Array) -> Array:
@@ -703,20 +639,14 @@ def _smallest(targets: Array) -> Array:
     return whole if np.array_equal(whole, targets) else targets
 
 
-def _check_top(
-    indices: Array,
-    values: Array,
-    scores: Array | None,
-    targets: SparseTargets | None,
-    num_labels: int,
-    where: str,
-) -> None:
+def _check_top(rows: Predictions, indices: Array, where: str) -> None:
+    values, num_labels, targets = rows.probabilities, rows.num_labels, rows.all_targets
     if indices.ndim != 2 or indices.dtype.kind not in "iu" or not indices.size:
         raise InputError(
             f"{where}`top` must hold label indices of shape (rows, k); got {indices.dtype} of "
             f"shape {indices.shape}."
         )
-    for name, other in (("probabilities", values), ("scores", scores)):
+    for name, other in (("probabilities", values), ("scores", rows.scores)):
         if other is not None and other.shape != indices.shape:
             raise InputError(
                 f"{where}`{name}` must have the shape of `top`, {indices.shape}; got {other.shape}."

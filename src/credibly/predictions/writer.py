@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from credibly import __version__, checksums
 from credibly.checks import InputError, whole_number
@@ -15,11 +17,6 @@ from credibly.files import atomic_path
 from credibly.predictions import file_schema, validation
 from credibly.predictions.dataset import Dataset
 from credibly.predictions.table import Predictions, label_mismatch
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
 
 MAX_COLUMNS = 500_000
 """Opening so many takes a minute; a Parquet file of more than a million cannot be opened at all."""
@@ -138,9 +135,6 @@ class Writer:
 
     def _flush(self, size: int) -> None:
         """Write full row groups of ``size`` rows; the rest waits."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
         if self._file is None:
             self._file = pq.ParquetWriter(
                 self._beside, self._schema, compression="zstd", use_dictionary=False

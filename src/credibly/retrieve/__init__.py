@@ -1,4 +1,4 @@
-"""Probabilities and a query → a ranking, and how many hits to expect.
+"""Search: rank rows by a query, and estimate how many match.
 
 ``parse`` parses ``+fork +apple -knife`` or ``(dog | cat) & !beach``; ``search`` ranks a predictions
 file with DuckDB or Spark; ``Index`` keeps predictions in memory for many queries; ``probability``
@@ -7,25 +7,21 @@ each other.
 """
 
 from credibly.retrieve.answer import Answer
-from credibly.retrieve.files import search
-from credibly.retrieve.joint.choice import fit_joint
-from credibly.retrieve.joint.label_sets import JointCoverage, MostProbableSet
+from credibly.retrieve.index import Index, probability
+from credibly.retrieve.joint.label_sets import JointCoverage
 from credibly.retrieve.joint.model import Joint
-from credibly.retrieve.joint.pairs import seen_together
-from credibly.retrieve.memory import Index, probability
-from credibly.retrieve.query.formula import Query
-from credibly.retrieve.query.parser import parse
+from credibly.retrieve.joint.model_selection import fit_joint
+from credibly.retrieve.query import Query, parse
+from credibly.retrieve.searching import search
 
 __all__ = [
     "Answer",
     "Index",
     "Joint",
     "JointCoverage",
-    "MostProbableSet",
     "Query",
     "fit_joint",
     "parse",
     "probability",
     "search",
-    "seen_together",
 ]

@@ -6,10 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from credibly.checks import InputError
-from credibly.notebook import html_table
-from credibly.retrieve.query.diagram import Diagram
-from credibly.retrieve.query.formula import Query, quoted
+from credibly.notebook import draw, html_table
+from credibly.retrieve.query import Diagram, Query, quoted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,6 +33,10 @@ class Hit:
     path: str | None = None
     text: str | None = None
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return what is known of the row as plain values, for JSON."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
 
 @dataclass(frozen=True, repr=False)
 class Answer:
@@ -44,7 +46,7 @@ class Answer:
         query: what was asked.
         hits: the best rows, most probable first, equal ones by id.
         rows: number of rows searched.
-        expected_hits: sum of the probabilities over all rows; None where ``count=False``.
+        expected_hits: sum of the probabilities over all rows.
         known_rows: number of rows whose truth is known for every label of the query.
         known_expected, known_hits: expected and real hits among these rows; None if there are none.
         contradiction: whether the query contradicts itself, so that no row can satisfy it.
@@ -54,12 +56,34 @@ class Answer:
     query: Query
     hits: Sequence[Hit]
     rows: int
-    expected_hits: float | None
+    expected_hits: float
     known_rows: int = 0
     known_expected: float | None = None
     known_hits: int | None = None
     contradiction: bool = False
     sql: tuple[str, ...] = ()
+
+    @classmethod
+    def of_sums(
+        cls,
+        query: Query,
+        hits: Sequence[Hit],
+        sums: Sequence[float],
+        *,
+        contradiction: bool,
+        sql: tuple[str, ...] = (),
+    ) -> Answer:
+        """Return the answer with these sums over all rows, each where it is known.
+
+        ``sums`` are the number of rows and their expected hits; the same two and the real hits of
+        rows whose truth is known.
+        """
+        rows, expected, known, known_expected, real = sums
+        found = cls(query, hits, int(rows), float(expected), contradiction=contradiction, sql=sql)
+        if not known:
+            return found
+        truth = {"known_expected": known_expected, "known_hits": int(real)}
+        return replace(found, known_rows=int(known), **truth)
 
     def with_texts(self, texts: Mapping[str, str]) -> Answer:
         """Return the answer with the text of each row that ``texts`` has, by id."""
@@ -80,19 +104,19 @@ class Answer:
         """Return the best rows as a data frame: id, probability, one column per condition."""
         import pandas as pd
 
-        listed = []
+        rows = []
         for hit in self.hits:
-            row = {"id": hit.id, "probability": hit.probability, **hit.conditions}
-            row |= {} if hit.truth is None else {"truth": hit.truth}
-            listed.append(row | ({} if hit.path is None else {"path": hit.path}))
-        return pd.DataFrame(listed)
+            row = {"id": hit.id, "probability": hit.probability, **hit.conditions, **hit.to_dict()}
+            del row["conditions"]
+            rows.append(row)
+        return pd.DataFrame(rows)
 
     def __repr__(self) -> str:
-        expected = "" if self.expected_hits is None else f", {self.expected_hits:,.1f} expected"
+        expected = f", {self.expected_hits:,.1f} expected"
         return f"Answer({str(self.query)!r}: {len(self.hits)} best of {self.rows:,} rows{expected})"
 
     def _repr_html_(self) -> str:
-        """Return the best rows as a table, for notebooks."""
+        """Return the best rows, for notebooks: with images where the rows name some."""
         names = list(self.hits[0].conditions) if self.hits else []
         known = any(hit.truth is not None for hit in self.hits)
         rows = []
@@ -102,13 +126,13 @@ class Answer:
                 [hit.id, hit.probability, *(hit.conditions[name] for name in names), *truth]
             )
         heads = ["id", "probability", *names, *(["truth"] if known else [])]
-        return html_table(repr(self), heads, rows)
+        return draw("answer", self, html_table(repr(self), heads, rows))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the answer as plain values, for JSON."""
-        result: dict[str, Any] = {
+        result: dict[str, object] = {
             "query": str(self.query),
-            "results": [_plain(hit) for hit in self.hits],
+            "results": [hit.to_dict() for hit in self.hits],
             "expected_hits": self.expected_hits,
             "rows": self.rows,
         }
@@ -121,21 +145,6 @@ class Answer:
         if self.contradiction:
             result["contradiction"] = True
         return result
-
-
-def _plain(hit: Hit) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        "id": hit.id,
-        "probability": hit.probability,
-        "conditions": dict(hit.conditions),
-    }
-    if hit.truth is not None:
-        row["truth"] = hit.truth
-    if hit.path is not None:
-        row["path"] = hit.path
-    if hit.text is not None:
-        row["text"] = hit.text
-    return row
 
 
 def conditions(query: Query) -> list[tuple[str, str, bool]]:
@@ -153,10 +162,3 @@ def holds(found: Diagram, truth: Mapping[str, float | None]) -> bool | None:
         node = found.nodes[number - 2]
         number = node.high if truth[found.labels[node.label]] == 1 else node.low
     return number == 1
-
-
-def checked_top(top: int) -> int:
-    """Return ``top``, a whole number of at least 1."""
-    if isinstance(top, bool) or not hasattr(top, "__index__") or top < 1:
-        raise InputError(f"`top` must be a whole number of at least 1; got {top!r}.")
-    return int(top)

@@ -8,35 +8,13 @@ of an earlier step, so the text stays as short as the formula.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from credibly.predictions.file_schema import ID, PATH, PROBABILITY, TRUTH, Schema
-from credibly.retrieve.query.diagram import Diagram, evaluate
+from credibly.executors.executor import Source, Tables
+from credibly.predictions.file_schema import ID, PATH, PROBABILITY, TRUTH
+from credibly.retrieve.query import Diagram, evaluate
 from credibly.targets import IGNORED
-
-if TYPE_CHECKING:
-    from credibly.retrieve.joint.model import Joint
-
-
-@dataclass(frozen=True)
-class Source:
-    """A table in SQL.
-
-    Attributes:
-        table: its name or expression.
-        schema: the content of its columns.
-        names: columns that the engine names differently.
-        weights: a table with the weights of the rows, for a joint model.
-        weights_by_id: whether rows of ``weights`` are found by id; by position otherwise.
-    """
-
-    table: str
-    schema: Schema
-    names: Mapping[str, str] = field(default_factory=dict)
-    weights: str | None = None
-    weights_by_id: bool = False
 
 
 @dataclass(frozen=True)
@@ -91,12 +69,6 @@ class Term:
     def __mul__(self, other: Term | float) -> Term:
         return self._with("*", other)
 
-    def __truediv__(self, other: Term | float) -> Term:
-        return self._with("/", other)
-
-    def __pow__(self, other: float) -> Term:
-        return Term(f"power({self.text}, {number(other)})", self.step)
-
     def __rmul__(self, other: float) -> Term:
         return Term(f"({number(other)} * {self.text})", self.step)
 
@@ -109,16 +81,7 @@ class Term:
         return Term(f"({self.text} {sign} {number(other)})", self.step)
 
 
-WEIGHTS_ID = "credibly_id"
-"""Column of ids in a table of weights."""
-
-
-def weight_name(place: int) -> str:
-    """Return the name of a column of weights."""
-    return f"credibly_w{place}"
-
-
-class Steps:
+class SqlSteps:
     """Columns to add, step by step; a step reads the columns of those before it."""
 
     def __init__(self, first: str) -> None:
@@ -147,46 +110,23 @@ class Steps:
         return "WITH " + ",\n".join(lines), last
 
 
-def statements(
-    compiled: Diagram,
-    sources: Sequence[Source],
-    *,
-    quote: str,
-    top: int,
-    joint: Joint | None = None,
-    has_largest: bool = False,
-) -> Statements:
-    """Return the statements for a diagram over all ``sources`` together.
-
-    ``quote`` is the dialect's mark around identifiers; ``has_largest`` says whether the dialect
-    has ``max(value, n)``, the list of the n largest values.
-    """
-    truth = any(source.schema.has_targets for source in sources)
-    paths = any(source.schema.has_paths for source in sources)
-    # The query's labels come first: p0, p1, … are its conditions whatever else is read.
-    weighted = joint is not None and all(source.weights for source in sources)
+def statements(compiled: Diagram, opened: Tables, top: int) -> Statements:
+    """Return the statements for a diagram over all tables together."""
+    truth = any(source.schema.has_targets for source in opened.sources)
+    paths = any(source.schema.has_paths for source in opened.sources)
     labels = compiled.labels
-    if joint is not None and not weighted:
-        labels = joint.in_order(compiled.labels)
-    num_weights = joint.num_weights if joint is not None and weighted else 0
-    wanted = _Columns(labels, compiled.labels if truth else (), paths, quote, num_weights)
-    steps = Steps("\nUNION ALL ".join(wanted.select(source) for source in sources))
+    wanted = _SelectList(labels, labels if truth else (), paths, opened.quote)
+    steps = SqlSteps("\nUNION ALL ".join(wanted.select(source) for source in opened.sources))
     present = [Term(f"p{place}", 0) for place in range(len(labels))]
-    if joint is None:
-        probability = evaluate(compiled, present, steps.keep)
-    elif weighted:
-        weights = [Term(weight_name(place), 0) for place in range(num_weights)]
-        probability = joint.evaluate_weighted(compiled, present, weights, steps.keep, _clip)
-    else:
-        probability = joint.evaluate(compiled, labels, present, steps.keep, _clip)
+    probability = evaluate(compiled, present, steps.keep)
     steps.name("probability", probability)
     if truth:
         _add_truth(steps, compiled)
     scored, last = steps.text()
     shown = ["id", "probability", *(["path"] if paths else []), *(["truth"] if truth else [])]
-    shown += [f"p{place}" for place in range(len(compiled.labels))]
-    totals = _totals(range(len(labels)), range(len(compiled.labels)) if truth else None)
-    bounded = has_largest and top <= _LARGEST
+    shown += [f"p{place}" for place in range(len(labels))]
+    totals = _totals(range(len(labels)), truth)
+    bounded = opened.has_largest and top <= _LARGEST
     if bounded:
         totals.append(f"list_min(max(probability, {top:d})) AS last_of_best")
     return Statements(
@@ -206,14 +146,13 @@ _LARGEST = 10_000  # DuckDB keeps the n largest values in a heap, at most a mill
 
 
 @dataclass(frozen=True)
-class _Columns:
+class _SelectList:
     """Which columns to read, the same from every source whatever its types are."""
 
     probabilities: Sequence[str]
     truths: Sequence[str]
     paths: bool
     quote: str
-    num_weights: int
 
     def select(self, source: Source) -> str:
         read = [f"{self._id(source)} AS id"]
@@ -229,15 +168,7 @@ class _Columns:
             if source.schema.has_targets:
                 value = f"CAST({self._column(source, TRUTH + label)} AS DOUBLE)"
             read.append(f"{value} AS y{place}")
-        if not source.weights:
-            return f"SELECT {', '.join(read)} FROM {source.table}"
-        read += [weight_name(place) for place in range(self.num_weights)]
-        weights = identifier(source.weights, self.quote)
-        if source.weights_by_id:
-            joined = f"JOIN {weights} ON {self._id(source)} = {WEIGHTS_ID}"
-        else:
-            joined = f"POSITIONAL JOIN {weights}"
-        return f"SELECT {', '.join(read)} FROM {source.table} {joined}"
+        return f"SELECT {', '.join(read)} FROM {source.table}"
 
     def _column(self, source: Source, name: str) -> str:
         return identifier(source.names.get(name, name), self.quote)
@@ -274,11 +205,6 @@ def identifier(name: str, quote: str) -> str:
     return quote + name.replace(quote, 2 * quote) + quote
 
 
-def text_literal(text: str) -> str:
-    """Return a string between single quotes, quotes inside doubled."""
-    return "'" + text.replace("'", "''") + "'"
-
-
 def number(value: float) -> str:
     """Return a float64 literal: the exponent makes it one, 17 digits make it exact.
 
@@ -310,11 +236,7 @@ def good_truth(places: Sequence[int]) -> str:
     )
 
 
-def _clip(term: Term) -> Term:
-    return Term(f"greatest(0e0, least(1e0, {term.text}))", term.step)
-
-
-def _add_truth(steps: Steps, compiled: Diagram) -> None:
+def _add_truth(steps: SqlSteps, compiled: Diagram) -> None:
     places = range(len(compiled.labels))
     known = " AND ".join(f"y{place} IN (0, 1)" for place in places)
     steps.name("known", Term(f"CASE WHEN {known} THEN 1 ELSE 0 END", 0))
@@ -322,8 +244,8 @@ def _add_truth(steps: Steps, compiled: Diagram) -> None:
     steps.name("truth", Term(f"CASE WHEN {known} THEN {real.text} END", real.step))
 
 
-def _totals(places: range, truths: range | None) -> list[str]:
-    bad_truth = "0" if truths is None else f"sum(CASE WHEN {good_truth(truths)} THEN 0 ELSE 1 END)"
+def _totals(places: range, truth: bool) -> list[str]:
+    bad_truth = f"sum(CASE WHEN {good_truth(places)} THEN 0 ELSE 1 END)" if truth else "0"
     totals = [
         "count(*) AS num_rows",
         f"sum(CASE WHEN {good(places)} THEN 0 ELSE 1 END) AS bad_rows",
@@ -331,7 +253,7 @@ def _totals(places: range, truths: range | None) -> list[str]:
         f"{bad_truth} AS bad_truths",
         "sum(probability) AS expected_hits",
     ]
-    if truths is not None:
+    if truth:
         totals += [
             "sum(known) AS known_rows",
             "sum(CASE WHEN known = 1 THEN probability END) AS known_expected",

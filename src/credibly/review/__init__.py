@@ -1,20 +1,19 @@
-"""Which labels are probably wrong, and what people decided about them.
+"""Find labels that are probably wrong, and apply the decisions of reviewers.
 
     issues = cr.review.label_issues(predictions)     # held-out, calibrated, with truth
-    issues.write("queue.csv")                         # the entries to review, surest first
+    issues.write("queue.csv")                         # the entries to review, most certain first
     issues = cr.review.label_issues("shards/", executor="spark")             # any number of rows
     corrected = cr.review.apply_reviews(predictions, cr.review.read_reviews("queue.csv"))
 
-``cr.review.label_studio`` and ``cr.review.fiftyone`` hand the queue to annotators and
-read their answers.
+``cr.review.label_studio`` and ``cr.review.fiftyone`` write the queue for annotation tools and read
+their answers.
 """
 
 from credibly.review import fiftyone, label_studio
-from credibly.review.issues import LabelIssue, LabelIssues, label_issues
+from credibly.review.issues import LabelIssues, label_issues
 from credibly.review.reviews import Review, ReviewLog, apply_reviews, read_queue, read_reviews
 
 __all__ = [
-    "LabelIssue",
     "LabelIssues",
     "Review",
     "ReviewLog",

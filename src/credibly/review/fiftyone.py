@@ -18,30 +18,20 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Protocol
 
 from credibly.checks import InputError
-from credibly.files import read_json_object, write_json
+from credibly.files import write_json
 from credibly.review.issues import LabelIssue
 from credibly.review.reviews import Review
+from credibly.untrusted.documents import read_json_object
 
 
-class Entry(Protocol):
-    """An entry that was asked about."""
-
-    @property
-    def id(self) -> str: ...
-
-    @property
-    def label(self) -> str: ...
-
-
-def labels(issues: Iterable[LabelIssue]) -> dict[str, Any]:
+def labels(issues: Iterable[LabelIssue]) -> dict[str, object]:
     """Return the document ``labels.json`` of a FiftyOneImageClassificationDataset.
 
     Keys are the ids of rows: the names of the images without their ending.
     """
-    rows: dict[str, list[dict[str, Any]]] = {}
+    rows: dict[str, list[dict[str, object]]] = {}
     for issue in issues:
         rows.setdefault(issue.id, []).append(
             {
@@ -50,7 +40,7 @@ def labels(issues: Iterable[LabelIssue]) -> dict[str, Any]:
                 "attributes": {
                     "kind": issue.kind,
                     "given": issue.given,
-                    "disagreement": issue.disagreement,
+                    "error_probability": issue.error_probability,
                 },
             }
         )
@@ -62,7 +52,9 @@ def write_labels(issues: Iterable[LabelIssue], path: str | os.PathLike[str]) -> 
     write_json(path, labels(issues))
 
 
-def read_reviews(path: str | os.PathLike[str], asked: Iterable[Entry]) -> list[Review]:
+def read_reviews(
+    path: str | os.PathLike[str], asked: Iterable[LabelIssue | Review]
+) -> list[Review]:
     """Return the decisions of a reviewed dataset that was exported in the same format.
 
     Args:
@@ -89,7 +81,7 @@ def read_reviews(path: str | os.PathLike[str], asked: Iterable[Entry]) -> list[R
     ]
 
 
-def _names(content: Any, classes: list[str], path: Path, row: str) -> set[str]:
+def _names(content: object, classes: list[str], path: Path, row: str) -> set[str]:
     """Return the names of the labels of a row: none, one or a list; names, indices or objects."""
     parts = [] if content is None else content if isinstance(content, list) else [content]
     names = set()

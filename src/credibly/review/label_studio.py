@@ -13,7 +13,6 @@ of the list are absent. Nothing here imports Label Studio.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -23,6 +22,8 @@ from credibly.checks import InputError
 from credibly.files import write_json
 from credibly.review.issues import LabelIssue
 from credibly.review.reviews import Review
+from credibly.untrusted.budget import read_text
+from credibly.untrusted.documents import parse_json
 
 CONFIG = """<View>
   <Image name="item" value="$image"/>
@@ -68,7 +69,7 @@ def _task(
         "predictions": [
             {
                 "model_version": "credibly",
-                "score": max(each.disagreement for each in entries),
+                "score": max(each.error_probability for each in entries),
                 "result": [result],
             }
         ],
@@ -90,7 +91,7 @@ def read_reviews(path: str | os.PathLike[str]) -> list[Review]:
     """
     path = Path(path)
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = parse_json(read_text(path), f"{path} must be JSON")
         reviews = [review for task in document for review in _reviews(task)]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(

@@ -14,15 +14,41 @@ cannot tell the two apart.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import numpy as np
+from scipy.special import expit, logit
+from threadpoolctl import threadpool_limits
 
+from credibly import checks
+from credibly.calibrate.auto import FAR, bin_numbers
+from credibly.metrics.accumulators import SparseSums
+from credibly.targets import UNKNOWN
 from credibly.types import Array
+
+Kind = Literal["missing", "extra", "unknown"]
+KINDS: tuple[Kind, ...] = ("missing", "extra", "unknown")
+"""Marked absent but probably present; marked present but probably absent; not marked at all but
+probably present."""
+
+PROBABLY = 0.5
+"""A label is probably wrong if that is at least as probable as that it is right."""
 
 BINS = 256
 LARGEST = 0.45
 """Noise beyond this share cannot be told from a reversed label."""
+USUAL = 0.05
+"""Mean of the exponential prior of both shares of errors, which matters where rows are few."""
+SPREAD = 0.5
+"""Standard deviation of the prior of log slope and intercept: probabilities are calibrated."""
+_FAR = 30.0
+
+
+def log_odds(probabilities: Array) -> Array:
+    """Return log-odds within ±30."""
+    return np.clip(logit(probabilities.astype(np.float64)), -_FAR, _FAR)
 
 
 @dataclass(frozen=True)
@@ -33,24 +59,90 @@ class NoiseModel:
         marked_present: share of absent entries that are marked present, f.
         marked_absent: share of present entries that are marked absent, c.
         slope, intercept: of the log-odds of what is really present.
+        UNINFORMED: a truth that says nothing, so that the model alone decides.
+
+    Example:
+        >>> noise = NoiseModel(0.02, 0.02, 1.0, 0.0)
+        >>> probabilities, targets = np.array([0.95, 0.995, 0.3]), np.array([0, 0, 1])
+        >>> noise.error_probability(log_odds(probabilities), targets).round(2)
+        array([0.28, 0.8 , 0.05])
+        >>> noise.probably_wrong(probabilities, targets)
+        array([False,  True, False])
     """
 
     marked_present: float
     marked_absent: float
     slope: float
     intercept: float
+    UNINFORMED: ClassVar[NoiseModel]
 
-    def error_probability(self, log_odds: Array, targets: Array) -> Array:
-        """Return, for entries marked 0 or 1, the probability that the mark is wrong."""
-        real = _sigmoid(self.slope * log_odds + self.intercept)
+    @classmethod
+    def fit(cls, odds: Array, targets: Array, counts: Array) -> NoiseModel | None:
+        """Return the curve of entries, each ``counts`` times; None unless both kinds are there.
+
+        Log-odds count with six digits: sums of rows in another order have others behind them.
+        """
+        if not 0 < counts @ targets < counts.sum():
+            return None
+        with threadpool_limits(1):  # small sums: more threads cost time and change the last bits
+            return _fit(_binned(np.round(odds, 6), targets, counts))
+
+    def resampled(
+        self, odds: Array, targets: Array, counts: Array, times: int
+    ) -> Iterator[NoiseModel]:
+        """Yield fits to draws of the truth from this curve."""
+        rng = np.random.default_rng(0)
+        bins = _binned(np.round(odds, 6), targets, counts)
+        real = expit(self.slope * bins.centres + self.intercept)
         rate = self.marked_present + (1 - self.marked_present - self.marked_absent) * real
-        wrong_present = self.marked_present * (1 - real) / np.maximum(rate, 1e-300)
-        wrong_absent = self.marked_absent * real / np.maximum(1 - rate, 1e-300)
-        return np.where(targets == 1, wrong_present, wrong_absent)
+        entries = (bins.absent + bins.present).astype(np.int64)
+        with threadpool_limits(1):
+            for _ in range(times):
+                present = rng.binomial(entries, np.clip(rate, 0, 1)).astype(float)
+                yield _fit(_Binned(bins.centres, entries - present, present), self)
+
+    def error_probability(self, odds: Array, targets: Array) -> Array:
+        """Return the probability that each truth is wrong; of an unknown one, that it is 1."""
+        real = expit(self.slope * odds + self.intercept)
+        rate = self.marked_present + (1 - self.marked_present - self.marked_absent) * real
+        extra = self.marked_present * (1 - real) / np.maximum(rate, 1e-300)
+        missing = self.marked_absent * real / np.maximum(1 - rate, 1e-300)
+        known = np.where(targets == 1, extra, missing)
+        return np.where(targets == UNKNOWN, expit(odds), known)
+
+    def suspects(
+        self, probabilities: Array, targets: Array, least: float, kinds: Sequence[Kind]
+    ) -> Array:
+        """Return which entries of these kinds have an error probability of ``least`` or more."""
+        f, c = self.marked_present, self.marked_absent
+        both = least * (1 - f - c)
+        missing_from, extra_to = (
+            expit((logit(real) - self.intercept) / self.slope)
+            for real in (least * (1 - f) / (c + both), f * (1 - least) / (f + both))
+        )
+        found = np.zeros(probabilities.shape, dtype=bool)
+        if "missing" in kinds:
+            found |= (targets == 0) & (probabilities >= missing_from)
+        if "extra" in kinds:
+            found |= (targets == 1) & (probabilities <= extra_to)
+        if "unknown" in kinds:
+            found |= (targets == UNKNOWN) & (probabilities >= least)
+        return found
+
+    def probably_wrong(self, probabilities: Array, targets: Array) -> Array:
+        """Return which known labels are wrong at least as probably as not.
+
+        This is the one definition behind every count of labels to review. Soft and unknown entries
+        are never counted.
+        """
+        return self.suspects(probabilities, targets, PROBABLY, ("missing", "extra"))
+
+
+NoiseModel.UNINFORMED = NoiseModel(0.5, 0.5, 1.0, 0.0)
 
 
 @dataclass(frozen=True)
-class Binned:
+class _Binned:
     """Entries counted in bins of log-odds: centres, entries marked absent and marked present."""
 
     centres: Array
@@ -58,18 +150,18 @@ class Binned:
     present: Array
 
 
-def binned(log_odds: Array, targets: Array, counts: Array) -> Binned:
+def _binned(odds: Array, targets: Array, counts: Array) -> _Binned:
     """Return about equally many entries per bin, from finer bins: mean, truth and count."""
-    order = np.argsort(log_odds, kind="stable")
-    odds, truth, weights = log_odds[order], targets[order], counts[order]
+    order = np.argsort(odds, kind="stable")
+    odds, truth, weights = odds[order], targets[order], counts[order]
     place = np.minimum((np.cumsum(weights) - weights / 2) * BINS / weights.sum(), BINS - 1)
     _, group = np.unique(place.astype(np.int64), return_inverse=True)
     count = np.bincount(group, weights=weights)
-    present = np.bincount(group, weights=weights * (truth == 1))
-    return Binned(np.bincount(group, weights=weights * odds) / count, count - present, present)
+    present = np.bincount(group, weights=weights * truth)
+    return _Binned(np.bincount(group, weights=weights * odds) / count, count - present, present)
 
 
-def fit_binned(bins: Binned, start: NoiseModel | None = None) -> NoiseModel:
+def _fit(bins: _Binned, start: NoiseModel | None = None) -> NoiseModel:
     """Fit the curve to binned entries, from a few starts or from one."""
     from scipy.optimize import minimize
 
@@ -81,54 +173,79 @@ def fit_binned(bins: Binned, start: NoiseModel | None = None) -> NoiseModel:
 
     def cost(parameters: Array) -> float:
         log_slope, intercept, low, high = parameters
-        floor, gap = LARGEST * _sigmoid(low), LARGEST * _sigmoid(high)
-        rate = floor + (1 - floor - gap) * _sigmoid(np.exp(log_slope) * x + intercept)
+        floor, gap = LARGEST * expit(low), LARGEST * expit(high)
+        steepness = np.exp(log_slope)
+        rate = floor + (1 - floor - gap) * expit(steepness * x + intercept)
         rate = np.clip(rate, 1e-12, 1 - 1e-12)
         value = bins.present @ np.log(rate) + bins.absent @ np.log1p(-rate)
-        return float(-value / total + 1e-5 * (log_slope**2 + 0.01 * intercept**2))
+        shift = intercept - steepness / spread * centre
+        prior = ((log_slope - np.log(spread)) ** 2 + shift**2) / (2 * SPREAD**2)
+        return float((prior + (floor + gap) / USUAL - value) / total)
 
-    share = np.clip(bins.present.sum() / total, 0.01, 0.99)
-    odds = float(np.log(share / (1 - share)))
+    odds = logit(np.clip(bins.present.sum() / total, 0.01, 0.99))
     starts = [(0.5, odds, -2.0, -2.0), (0.5, odds, -5.0, -5.0), (1.5, odds, -2.0, -2.0)]
     if start is not None:
+        log_slope = np.log(max(start.slope * spread, 1e-3))
+        shares = np.array([start.marked_present, start.marked_absent]) / LARGEST
         starts = [
-            (
-                float(np.log(max(start.slope * spread, 1e-3))),
-                start.intercept + start.slope * centre,
-                _logit(start.marked_present / LARGEST),
-                _logit(start.marked_absent / LARGEST),
-            )
+            (log_slope, start.intercept + start.slope * centre, *np.clip(logit(shares), -11, 5))
         ]
     limits = [(-3.0, 5.0), (-40.0, 40.0), (-12.0, 6.0), (-12.0, 6.0)]
     results = [minimize(cost, each, method="L-BFGS-B", bounds=limits) for each in starts]
     log_slope, intercept, low, high = min(results, key=lambda each: each.fun).x
     slope = float(np.exp(log_slope)) / spread
-    return NoiseModel(
-        float(LARGEST * _sigmoid(low)),
-        float(LARGEST * _sigmoid(high)),
-        slope,
-        float(intercept - slope * centre),
-    )
+    floor, gap = (float(LARGEST * expit(share)) for share in (low, high))
+    return NoiseModel(floor, gap, slope, float(intercept - slope * centre))
 
 
-def resampled(bins: Binned, model: NoiseModel, count: int, seed: int) -> list[NoiseModel]:
-    """Return fits to ``count`` draws of the binned truth from the fitted curve."""
-    rng = np.random.default_rng(seed)
-    real = _sigmoid(model.slope * bins.centres + model.intercept)
-    rate = model.marked_present + (1 - model.marked_present - model.marked_absent) * real
-    entries = (bins.absent + bins.present).astype(np.int64)
-    fits = []
-    for _ in range(count):
-        present = rng.binomial(entries, np.clip(rate, 0, 1)).astype(float)
-        fits.append(fit_binned(Binned(bins.centres, entries - present, present), model))
-    return fits
+_MAX_CELLS = 2**26
 
 
-def _sigmoid(values: Array | float) -> Array:
-    from scipy.special import expit
+class LogOddsHistogram(SparseSums):
+    """Counts and sums of log-odds in fine bins, for each label, of present and absent entries.
 
-    return expit(values)
+    A bin keeps the mean of its log-odds, so that a fit differs from one on all entries only by
+    what the curvature of the loss makes of their spread within a bin.
 
+    Args:
+        num_labels: number of labels; 1 pools all labels.
 
-def _logit(value: float) -> float:
-    return float(np.clip(np.log(max(value, 1e-6) / max(1 - value, 1e-6)), -11.0, 5.0))
+    Example:
+        >>> histogram = LogOddsHistogram(2)
+        >>> histogram.update(np.array([0, 1, 1]), np.array([-1.5, 2.0, 2.0]), np.array([0, 1, 1]))
+        >>> histogram.bins()[3]
+        array([1., 2.])
+    """
+
+    def __init__(self, num_labels: int) -> None:
+        self.num_labels = int(checks.at_least("num_labels", num_labels, 1))
+        self._bins = 2 * FAR + 3  # −inf, far below … far above, +inf
+        cells = self.num_labels * self._bins * 2
+        if cells > _MAX_CELLS:
+            raise checks.InputError(
+                f"a histogram of {self.num_labels:,} labels takes {cells * 16 / 1e9:.1f} GB. "
+                "Choose fewer labels, or 1, which pools them."
+            )
+        self.cells = np.zeros((cells, 2))  # number of entries, sum of their log-odds
+
+    def update(self, labels: Array, log_odds: Array, targets: Array) -> None:
+        """Add known entries, each (entries,), with the number of their label."""
+        odds, truth = log_odds.astype(np.float64), targets.astype(np.float64)
+        if np.isnan(odds).any():
+            raise checks.InputError("log-odds must not be NaN where the truth is known; some are.")
+        keys = (labels.astype(np.int64) * self._bins + bin_numbers(odds)) * 2
+        values = np.where(np.isfinite(odds), odds, 0.0)
+        for offset, weight in ((0, 1 - truth), (1, truth)):
+            some = weight > 0
+            spots, each = keys[some] + offset, weight[some]
+            for column, weights in enumerate((each, each * values[some])):
+                self.cells[:, column] += np.bincount(spots, weights, len(self.cells))
+
+    def bins(self) -> tuple[Array, Array, Array, Array]:
+        """Return label, mean log-odds, target (0 or 1) and count of the bins that are not empty."""
+        keys = np.flatnonzero(self.cells[:, 0])
+        counts, sums = self.cells[keys].T
+        place = keys // 2 % self._bins
+        means = sums / counts
+        means = np.where(place == 0, -np.inf, np.where(place == self._bins - 1, np.inf, means))
+        return keys // 2 // self._bins, means, (keys % 2).astype(np.float64), counts

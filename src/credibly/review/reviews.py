@@ -35,7 +35,7 @@ WORDS = {
 
 @dataclass(frozen=True)
 class Review:
-    """What a person decided about one entry: 1 present, 0 absent, −1 cannot be told."""
+    """The decision of a person about one entry: 1 present, 0 absent, −1 unknown."""
 
     id: str
     label: str
@@ -190,7 +190,7 @@ class ReviewLog:
         self._identity: tuple[int, int] | None = None
         self._lock = Lock()
         if self.path.exists() and not self.path.is_file():
-            raise InputError(f"a log of reviews must be a file; {self.path} is none.")
+            raise InputError(f"a log of reviews must be a file; {self.path} is not.")
         if not self.path.parent.is_dir():
             raise InputError(
                 f"the folder of a log of reviews must exist; {self.path.parent} does not."

@@ -1,23 +1,34 @@
-"""From data and a recipe to the parts of a run: the resolved recipe, model, loss, accelerator."""
+"""From data and a recipe to the parts of a run: the resolved recipe, model, loss, accelerator.
+
+A user's own network or loss is an object in the recipe, for which ``object:NAME`` stands in a
+configuration, or a factory, ``python:package.module:factory``. A factory runs code, so one is
+imported only where the user names it: by ``--model``, by their own configuration file, or by
+``allow_python=True`` when a run is loaded.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import os
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from torch import nn
 
 from credibly.checks import InputError
+from credibly.data.images import LazyImages
 from credibly.data.splits import TEST, TRAIN
+from credibly.data.torch_datasets import DEFAULT_SIZE
+from credibly.models import efficientnet
+from credibly.models.building import CONVOLUTIONAL
 from credibly.models.text import build_text
 from credibly.targets import MANY_LABELS, SparseTargets
-from credibly.train.batches import mixed, rows_per_step
-from credibly.train.distributed import SingleProcess
-from credibly.train.linear import solvable
-from credibly.train.linear_probe import can_probe
+from credibly.train.auto import folds_for
+from credibly.train.distributed import SingleProcess, mixed, rows_per_step
+from credibly.train.linear import can_probe, solvable
 from credibly.train.recipes import (
     Auto,
     Ensemble,
@@ -28,22 +39,184 @@ from credibly.train.recipes import (
     TextLinear,
 )
 from credibly.train.run_folder import MIN_ROWS, description, few_rows, names_held_out
-from credibly.train.user_objects import (
-    OBJECT,
-    PYTHON,
-    build_from_factory,
-    check_scores,
-    loss_of,
-    missing_object,
-)
 from credibly.types import Array
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
     from credibly.data import Data
+    from credibly.data.token_rows import Encoded
     from credibly.losses import Loss
-    from credibly.models.network import Network as NetworkModule
+    from credibly.models.network import NetworkModule
+
+
+OBJECT, PYTHON = "object:", "python:"
+
+SMALLEST_LOSS = """
+    class MyLoss(cr.losses.BinaryLoss):      # loss of each label on its own; the link is derived
+        name = "mine"
+        def positive(self, scores): return torch.nn.functional.softplus(-scores)
+        def negative(self, scores): return torch.nn.functional.softplus(scores)
+"""
+
+
+def with_names(recipe: Recipe) -> tuple[Recipe, nn.Module | None, Loss | None]:
+    """Return the recipe with names for the objects in it, the network and the loss, if any.
+
+    Raises:
+        InputError: if an object is not a network or a loss.
+    """
+    from credibly import losses
+
+    model, loss = recipe.model, recipe.loss
+    if not isinstance(model, str):
+        if not isinstance(model, nn.Module):
+            raise InputError(
+                f"`model` must be a name or a torch.nn.Module; got {type(model).__name__}."
+            )
+        recipe = dataclasses.replace(recipe, model=OBJECT + type(model).__name__)
+    if not isinstance(loss, str):
+        if not isinstance(loss, losses.Loss):
+            raise InputError(
+                "`loss` must be a name, a loss of `cr.losses` or a subclass of it, because the "
+                "loss also says how scores become probabilities (`log_odds`); got "
+                f"{type(loss).__name__}. The smallest one:\n{SMALLEST_LOSS}"
+            )
+        recipe = dataclasses.replace(recipe, loss=OBJECT + type(loss).__name__)
+    return (
+        recipe,
+        None if isinstance(model, str) else model,
+        None if isinstance(loss, str) else loss,
+    )
+
+
+def missing_object(name: str, what: str) -> InputError:
+    """Return the error for a configuration that stands for an object nobody passed in."""
+    return InputError(
+        f"this run was trained with a {what} object ({name.removeprefix(OBJECT)}), which a folder "
+        f"cannot hold. Pass the same kind of object: `cr.load(folder, {what}=…)`, or put it into "
+        f"the recipe to go on training."
+    )
+
+
+def refuse_python(name: str) -> InputError:
+    """Return the error for a run that names code while nobody allowed to import it."""
+    return InputError(
+        f"this run names code to import ({name}). Only if you trust it: "
+        "`cr.load(folder, allow_python=True)` or --allow-python; or pass the network itself, "
+        "`cr.load(folder, model=…)`."
+    )
+
+
+def build_from_factory(name: str, shape: tuple[int, ...], num_scores: int) -> nn.Module:
+    """Import ``python:package.module:factory`` and return ``factory(shape, num_scores)``."""
+    _, _, rest = name.partition(":")
+    module_name, _, factory_name = rest.partition(":")
+    if not (module_name and factory_name.isidentifier()):
+        raise InputError(
+            f"`model` must read python:package.module:factory; got {name!r}, e.g. "
+            "python:mypackage.networks:build."
+        )
+    try:
+        module = import_module(module_name)
+    except ImportError as error:
+        raise InputError(
+            f"`model` {name!r}: {module_name!r} cannot be imported ({error}). Install it, or put "
+            "its folder on PYTHONPATH."
+        ) from error
+    if factory_name not in vars(module):
+        raise InputError(f"`model` {name!r}: {module_name} has no {factory_name!r}.")
+    try:
+        model = vars(module)[factory_name](tuple(shape), num_scores)
+    except TypeError as error:
+        raise InputError(
+            f"`model` {name!r}: it is called as {factory_name}(input_shape, num_scores), here "
+            f"{factory_name}({tuple(shape)}, {num_scores}); {error}."
+        ) from error
+    if not isinstance(model, nn.Module):
+        raise InputError(
+            f"`model` {name!r} must return a torch.nn.Module; got {type(model).__name__}."
+        )
+    return model
+
+
+@runtime_checkable
+class TextModel(Protocol):
+    """What a network for texts has beside ``forward``."""
+
+    def encode(self, texts: Array) -> Encoded:
+        """Return rows of tensors for texts of shape (rows, columns)."""
+        ...
+
+    def write_encoder(self, folder: Path) -> None:
+        """Write into ``folder`` what ``encode`` needs beside the weights."""
+        ...
+
+    def read_encoder(self, folder: Path) -> None:
+        """Read what ``write_encoder`` wrote, when a run is loaded."""
+        ...
+
+
+def text_model(model: nn.Module) -> TextModel:
+    """Return ``model`` as a network for texts.
+
+    Raises:
+        InputError: if it lacks a method that such a network has.
+    """
+    if not isinstance(model, TextModel):
+        raise InputError(
+            "a network for texts must have the methods `encode(texts)`, `write_encoder(folder)` "
+            f"and `read_encoder(folder)`; {type(model).__name__} lacks one. docs/guide/data.md has "
+            "a small example."
+        )
+    return model
+
+
+@torch.no_grad()
+def check_scores(model: nn.Module, data: Data, num_scores: int, image_size: int | None) -> None:
+    """Check on two rows that a user's network returns one score per label (or two)."""
+    data = data.take(np.arange(min(2, len(data))))
+    if data.texts is not None:
+        data = data.encoded_by(text_model(model).encode)
+    rows = data.torch_dataset(train=False, image_size=image_size)
+    inputs = rows.batch(torch.arange(len(data)))[0]
+    training = model.training
+    model.eval()
+    try:
+        scores = model(inputs)
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise InputError(
+            f"the network must take inputs of shape {_shapes(inputs)}; it fails: {error}."
+        ) from error
+    finally:
+        model.train(training)
+    shape = tuple(scores.shape) if isinstance(scores, torch.Tensor) else type(scores).__name__
+    if shape != (len(inputs), num_scores):
+        raise InputError(
+            f"the network must return scores of shape (rows, {num_scores}) for inputs of shape "
+            f"{_shapes(inputs)}; got {shape}."
+        )
+
+
+def _shapes(inputs: Any) -> object:
+    """Return the shape of inputs; of several by name, that of each."""
+    if isinstance(inputs, torch.Tensor):
+        return tuple(inputs.shape)
+    return {name: tuple(tensor.shape) for name, tensor in inputs.items()}
+
+
+def loss_of(recipe: Recipe, loss: Loss | None, **context: object) -> Loss:
+    """Return the loss object, or the loss that the recipe names."""
+    from credibly import losses
+
+    if loss is not None:
+        return loss
+    if recipe.loss.startswith(OBJECT):
+        raise missing_object(recipe.loss, "loss")
+    return losses.from_name(recipe.loss, average_size=recipe.average_size, **context)
+
+
+# Recipes ---------------------------------------------------------------------------------------
 
 SMALL_IMAGE = 64
 SPARSE_HIDDEN = (96, 512)
@@ -102,13 +275,9 @@ def default_loss(data: Data) -> str:
         >>> default_loss(data.digits(50)), default_loss(data.digits(50, counts=(0, 1)))
         ('bce', 'softmax')
     """
-    targets = data.targets[data.split == TRAIN]
-    if isinstance(targets, SparseTargets):
-        hard, counts = targets.hard, targets.row_counts()
-    else:
-        hard, counts = bool(np.isin(targets, (0, 1)).all()), targets.sum(axis=1)
-    one_each = len(targets) > 0 and bool((counts == 1).all())  # nothing soft, nothing unknown
-    return "softmax" if hard and one_each and data.num_labels > 1 else "bce"
+    targets = data.decoded[data.split == TRAIN]
+    one_each = len(targets) > 0 and bool((targets.row_counts() == 1).all())
+    return "softmax" if targets.hard and one_each and data.num_labels > 1 else "bce"
 
 
 # Auto ------------------------------------------------------------------------------------------
@@ -153,12 +322,8 @@ def _usual_network(data: Data) -> str:
             "--model hf:FOLDER of LXMERT."
         )
     shape = data.input_shape
-    if shape is not None and max(shape[1:]) <= SMALL_IMAGE:
-        return "cnn"
-    raise InputError(
-        f"{data.source} holds images larger than {SMALL_IMAGE} pixels; name a network for them, "
-        "e.g. --model efficientnet-lite0 or timm:resnet50."
-    )
+    small = shape is not None and max(shape[1:]) <= SMALL_IMAGE
+    return "cnn" if small else "efficientnet-lite0"
 
 
 # Networks --------------------------------------------------------------------------------------
@@ -166,7 +331,15 @@ def _usual_network(data: Data) -> str:
 
 def _network(recipe: Network, data: Data, loss: Loss | None) -> Network:
     model = _usual_network(data) if recipe.model == "auto" else recipe.model
-    recipe = dataclasses.replace(recipe, model=model)
+    weights = recipe.weights
+    if recipe.model == "auto" and model == "efficientnet-lite0" and weights is None:
+        weights = "auto"
+    if weights == "auto":
+        efficientnet.weights_file()  # refuses before anything is read
+    recipe = dataclasses.replace(recipe, model=model, weights=weights)
+    if isinstance(data.images, LazyImages) and model in CONVOLUTIONAL:
+        size = recipe.image_size or _stored_size(data.images)
+        recipe = dataclasses.replace(recipe, image_size=size)
     if data.sparse_features is not None:
         recipe = _on_sparse_features(recipe, data)
     if recipe.views != "one" and data.kind != "images":
@@ -179,20 +352,29 @@ def _network(recipe: Network, data: Data, loss: Loss | None) -> Network:
         )
     if recipe.features and model == "tfidf":
         raise InputError("`features` caches a backbone's output; tfidf has none. Leave it out.")
-    start = _head_start(recipe, data, loss)
+    start = _probe_first(recipe, data, loss)
     # A last layer that fits the features as they are loses that when norms take statistics of
     # small batches instead; from a random last layer fixed norms gain nothing.
     norms = start if recipe.fixed_norms is None else recipe.fixed_norms
     size = rows_per_step(recipe.batch_size, int((data.split == TRAIN).sum()))
-    recipe = dataclasses.replace(recipe, batch_size=size, head_start=start, fixed_norms=norms)
+    recipe = dataclasses.replace(recipe, batch_size=size, probe_first=start, fixed_norms=norms)
+    patience = (2 if start else 0) if recipe.patience is None else recipe.patience
+    recipe = dataclasses.replace(recipe, epochs=recipe.num_epochs, patience=patience)
     if few_rows(data):  # nothing is held out to judge epochs by
         recipe = dataclasses.replace(recipe, select="last")
     return dataclasses.replace(recipe, learning_rate=recipe.highest_rate)
 
 
-def _head_start(recipe: Network, data: Data, loss: Loss | None) -> bool:
+def _stored_size(images: LazyImages, sample: int = 32) -> int:
+    """Return the usual side, 224, or the shorter side of the images where that is smaller."""
+    rows = np.unique(np.linspace(0, len(images) - 1, sample).astype(int)) if len(images) else []
+    sides = [min(images[int(row)].shape[:2]) for row in rows]
+    return int(min(DEFAULT_SIZE, max(np.median(sides), 32))) if sides else DEFAULT_SIZE
+
+
+def _probe_first(recipe: Network, data: Data, loss: Loss | None) -> bool:
     """Return whether the last layer is solved first; refuse a wish that cannot be met."""
-    wanted = recipe.head_start
+    wanted = recipe.probe_first
     if wanted is None:
         pretrained = recipe.weights not in (None, "none") and not recipe.frozen
         wanted = data.kind == "images" and pretrained
@@ -212,8 +394,8 @@ def _head_start(recipe: Network, data: Data, loss: Loss | None) -> bool:
             "a loss with one score per label, no memory of its own and a gradient that is that of "
             f"its value; got {recipe.loss!r}"
         )
-    if problem is not None and recipe.head_start:
-        raise InputError(f"`head_start` needs {problem}. Leave it out.")
+    if problem is not None and recipe.probe_first:
+        raise InputError(f"`probe_first` needs {problem}. Leave it out.")
     return problem is None
 
 
@@ -300,8 +482,6 @@ def _check_compared(recipe: Recipe, data: Data) -> None:
 
 def _folds(recipe: Recipe, data: Data) -> int:
     """Return the number of folds that ``None`` stands for; check a given one against the data."""
-    from credibly.train.auto import folds_for
-
     rows = int((data.split != TEST).sum())
     if recipe.folds is None:
         if names_held_out(data):
@@ -343,86 +523,74 @@ def build_loss(recipe: Recipe, data: Data, num_rows: int, loss: Loss | None = No
     return criterion
 
 
-def build_model(
+def build_network(
     network: Network,
-    data: Data,
+    inputs: Data | tuple[int, ...],
+    num_labels: int,
     criterion: Loss,
-    train_targets: Array | SparseTargets,
-    seed: int,
+    *,
+    weights: str | None = None,
+    encoder: Path | None = None,
 ) -> NetworkModule:
-    """Return a fresh model, the same for the same seed, its last biases at the labels' rates."""
+    """Return the built-in network that a recipe names, with fresh weights or those of a file.
+
+    Args:
+        network: the recipe.
+        inputs: the data, or the shape of one input.
+        num_labels: number of labels.
+        criterion: the loss.
+        weights: of the backbone.
+        encoder: folder of a run on texts, which holds the encoder.
+    """
     from credibly import models
 
-    torch.manual_seed(mixed(seed))
-    weights = None if network.weights == "none" else network.weights  # overrides a preset's
-    num_outputs = criterion.num_outputs(len(data.labels))
-    if data.texts is not None:
-        model = build_text(
-            network.model,
-            data,
-            num_outputs,
-            dropout=network.dropout,
-            terms=network.terms,
-            max_length=network.max_length,
-            frozen=network.frozen,
-            weights=weights,
-        )
-    else:
-        options = {"dropout": network.dropout, "hidden": network.hidden, "weights": weights}
-        options |= {"image_size": network.image_size}
-        model = models.build(
-            network.model,
-            data,
-            len(data.labels),
-            num_outputs=num_outputs,
-            frozen=network.frozen,
-            fixed_norms=bool(network.fixed_norms),
-            views=network.views,
-            **{name: value for name, value in options.items() if value is not None},
-        )
-    if network.prior_bias:
-        set_prior_bias(model.head, criterion, train_targets)
-    return model
+    num_outputs = criterion.num_outputs(num_labels)
+    shared: dict[str, Any] = {"dropout": network.dropout, "frozen": network.frozen}
+    if encoder is not None or getattr(inputs, "texts", None) is not None:
+        limits = {"terms": network.terms, "max_length": network.max_length}
+        own = {**shared, **limits, "weights": weights, "encoder": encoder}
+        return build_text(network.model, inputs, num_outputs, **own)
+    return models.build(
+        network.model,
+        inputs,
+        num_labels,
+        num_outputs=num_outputs,
+        hidden=network.hidden,
+        weights=weights,
+        image_size=network.image_size,
+        fixed_norms=bool(network.fixed_norms),
+        views=network.views,
+        **shared,
+    )
 
 
-def build_user_model(
-    recipe: Network, data: Data, criterion: Loss, model: nn.Module | None, seed: int
-) -> nn.Module | None:
-    """Return the user's network, from an object or a ``python:`` factory; None if neither."""
-    num_scores = len(data.labels) * criterion.scores_per_label
-    if model is None:
-        if recipe.model.startswith(OBJECT):
-            raise missing_object(recipe.model, "model")
-        if not recipe.model.startswith(PYTHON):
-            return None
-        torch.manual_seed(mixed(seed))
-        shape = description(data, recipe)["shape"]
-        model = build_from_factory(recipe.model, tuple(shape), num_scores)
-    if recipe.features or recipe.frozen:
-        raise InputError(
-            "`frozen` and `features` need a built-in network, whose last layer is known; got "
-            f"{recipe.model!r}. Freeze parameters by `requires_grad_(False)` instead."
-        )
-    check_scores(model, data, num_scores, recipe.image_size)
-    return model
+def build_model(
+    network: Network, data: Data, criterion: Loss, seed: int, model: nn.Module | None = None
+) -> nn.Module:
+    """Return the network to train: the user's, or a fresh one, the same for the same seed.
 
-
-@torch.no_grad()
-def set_prior_bias(head: Any, criterion: Loss, targets: Array | SparseTargets) -> None:
-    """Set the biases of the last layer so that probabilities start at the labels' rates.
-
-    The rates are smoothed by half a row present and half a row absent.
+    The last biases of a fresh one are at the labels' rates.
     """
-    if isinstance(targets, SparseTargets):
-        present, count = targets.label_counts(), targets.known_counts()
-    else:
-        known = targets >= 0
-        present, count = np.where(known, targets, 0).sum(axis=0), known.sum(axis=0)
-    rates = torch.from_numpy((present + 0.5) / (count + 1.0))
-    # Without a link any increasing map of the rates will do: only differences count.
-    initial = criterion.initial_scores(rates) if criterion.has_link else torch.logit(rates)
-    if initial.shape == head.bias.shape:
-        head.bias.copy_(initial)
+    torch.manual_seed(mixed(seed))
+    if model is None and network.model.startswith(OBJECT):
+        raise missing_object(network.model, "model")
+    num_scores = len(data.labels) * criterion.scores_per_label
+    if model is None and network.model.startswith(PYTHON):
+        shape = description(data, network)["shape"]
+        model = build_from_factory(network.model, tuple(shape), num_scores)
+    if model is not None:
+        if network.features or network.frozen:
+            raise InputError(
+                "`frozen` and `features` need a built-in network, whose last layer is known; got "
+                f"{network.model!r}. Freeze parameters by `requires_grad_(False)` instead."
+            )
+        check_scores(model, data, num_scores, network.image_size)
+        return model
+    weights = None if network.weights == "none" else network.weights  # overrides a preset's
+    built = build_network(network, data, len(data.labels), criterion, weights=weights)
+    if network.prior_bias:
+        built.start_at_rates(criterion, data.decoded[data.split == TRAIN])
+    return built
 
 
 def build_accelerator(precision: str) -> Accelerator | SingleProcess:

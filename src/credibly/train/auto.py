@@ -1,8 +1,9 @@
 """Models for features, compared on rows they did not see: what ``Auto`` does.
 
 Each candidate is trained on the rows of every fold and scores the rows that the fold leaves out;
-these scores compare, weight and calibrate. What is tried follows from the number of rows, features
-and labels, never from the clock, so that the same data and seed give the same run on any machine.
+these scores compare, weight and calibrate. Candidates are tried from the cheapest on. One that adds
+nothing on the rows of the first fold is not trained on the others. What is tried follows from the
+data, the options and the seed, never from the clock, so that two runs give the same bytes.
 """
 
 from __future__ import annotations
@@ -10,7 +11,10 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
+import time
 from collections.abc import Callable, Sequence
+from functools import cached_property, partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,21 +22,26 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from credibly import models
 from credibly.checks import InputError
-from credibly.models.network import LIMIT, Stack
-from credibly.models.tree_growing import Booster, BoostingOptions, ForestOptions, grow_forest
-from credibly.models.trees import TREES, Trees
+from credibly.data.splits import TEST
+from credibly.models.network import NetworkModule, Stack
+from credibly.models.trees import (
+    TREES,
+    Booster,
+    BoostingOptions,
+    ForestOptions,
+    TreesModule,
+    grow_forest,
+)
 from credibly.pipeline import Pipeline
-from credibly.train import linear
-from credibly.train.assembly import set_prior_bias
-from credibly.train.batches import mixed, number_of_batches, rows_per_step
 from credibly.train.callbacks import Callback
-from credibly.train.evaluation import EpochEvaluator
-from credibly.train.folds import Folds
+from credibly.train.distributed import mixed, number_of_batches, rows_per_step
+from credibly.train.linear import Folds, solve_head
 from credibly.train.recipes import MAX_MEMBERS, Auto, Ensemble, Network, Recipe, seconds
 from credibly.train.run_folder import MIN_ROWS
-from credibly.train.trainer import Trainer
-from credibly.types import Array
+from credibly.train.trainer import EpochEvaluator, Trainer
+from credibly.types import Array, JsonObject
 
 if TYPE_CHECKING:
     from credibly.data import Data
@@ -61,22 +70,29 @@ class Problem:
     """Rows to train on, and how they are divided.
 
     Attributes:
-        features: (n, d), float32.
-        targets: (n, L) of 0, 1, soft values and −1 for unknown, float64.
+        rows: with features.
         criterion: the loss whose link makes log-odds of scores: ``bce`` or ``softmax``.
         folds: for each model to train, the rows it is trained on and the rows that it scores.
         network: how networks are trained.
         seed: of everything random.
-        snapshots: networks kept of each training.
     """
 
-    features: Array
-    targets: Array
+    rows: Data
     criterion: Loss
     folds: Folds
     network: Network
     seed: int = 0
-    snapshots: int = 1
+
+    @cached_property
+    def features(self) -> Array:
+        """Return the features of all rows."""
+        assert self.rows.features is not None  # recipes are resolved so
+        return self.rows.features
+
+    @cached_property
+    def targets(self) -> Array:
+        """Return the targets of all rows, in float64."""
+        return self.rows.dense_targets.astype(np.float64)
 
     @property
     def crossed(self) -> bool:
@@ -88,11 +104,21 @@ class Problem:
         """Return whether exactly one label is present in each row."""
         return not self.criterion.labelwise
 
+    def weights_of(self, rows: Array) -> Array | None:
+        """Return the weights of these rows, where there are any."""
+        return None if self.rows.weights is None else self.rows.weights[rows]
+
+    def network_for(self, name: str, rows: Data, **options: Any) -> NetworkModule:
+        """Return a fresh network that is standardised by these rows and starts at their rates."""
+        network = models.build(name, rows, **options)
+        network.start_at_rates(self.criterion, rows.decoded)
+        return network
+
     def figures(self, scores: Array, rows: Array | None = None) -> dict[str, float]:
         """Return the metrics of scored rows after an affine calibration of them."""
         rows = self.folds.scored if rows is None else rows
         pipeline = Pipeline(self.criterion)
-        evaluator = EpochEvaluator(self.network, None, self.targets[rows])
+        evaluator = EpochEvaluator(self.network, None, self.targets[rows], self.weights_of(rows))
         return evaluator.figures(pipeline.link_log_odds(scores), pipeline.ranking_scores(scores))
 
 
@@ -112,9 +138,18 @@ class Candidate:
     name: str
     members: list[nn.Module]
     scores: Array
-    options: dict[str, Any]
+    options: JsonObject
     figures: dict[str, float]
-    trials: list[dict[str, Any]]
+    trials: list[JsonObject]
+
+
+Worth = Callable[[Array], bool]
+"""Whether to train on the other folds too, from scores of the rows that the first leaves out."""
+
+
+def always(scores: Array) -> bool:
+    """Return True: the candidate is trained whatever it adds."""
+    return True
 
 
 @torch.no_grad()
@@ -127,20 +162,14 @@ def scores_of(model: nn.Module, inputs: Tensor) -> Array:
 # Linear ---------------------------------------------------------------------------------------
 
 
-def fit_linear(problem: Problem) -> Candidate:
+def fit_linear(problem: Problem, worth: Worth = always) -> Candidate:
     """Solve to the optimum; left-out rows choose the penalty."""
-    from credibly import models
-
-    rows, count = problem.folds.trained, problem.targets.shape[1]
-    network = models.build("linear", problem.features.shape[1:], count)
-    network.standardize.fit(problem.features[rows], LIMIT)
-    set_prior_bias(network.head, problem.criterion, problem.targets[rows])
-    found = linear.solve(
-        *(network.standardize.applied(problem.features), problem.targets, problem.criterion),
-        *(problem.folds, lambda scores, odds: problem.figures(scores)),
-        bias=network.head.bias.detach().double().numpy(),
+    network = problem.network_for("linear", problem.rows.take(problem.folds.trained))
+    found = solve_head(
+        *(network, network.standardize.applied(problem.features), problem.targets),
+        *(problem.criterion, problem.folds, problem.network),
+        weights=problem.rows.weights,
     )
-    found.layer.copy_to(network.head)
     trials = [{"l2": row["l2"], "cost": row["selection"]} for row in found.tried]
     figures = problem.figures(found.scores)
     return Candidate("linear", [network.eval()], found.scores, {"l2": found.l2}, figures, trials)
@@ -149,7 +178,9 @@ def fit_linear(problem: Problem) -> Candidate:
 # Network --------------------------------------------------------------------------------------
 
 
-def fit_mlp(problem: Problem, dropouts: Sequence[float | None] = (None, 0.0)) -> Candidate:
+def fit_mlp(
+    problem: Problem, worth: Worth = always, dropouts: Sequence[float | None] = (None, 0.0)
+) -> Candidate | None:
     """Train a network on each part, its epoch chosen by the rows left out; keep all of them.
 
     The first part is trained with the model's own dropout and without any, unless it is given; the
@@ -157,13 +188,17 @@ def fit_mlp(problem: Problem, dropouts: Sequence[float | None] = (None, 0.0)) ->
     """
     if problem.network.dropout is not None:
         dropouts = (problem.network.dropout,)
-    tried = [_trained_mlp(problem, 0, dropout) for dropout in dropouts]
+    tried: list[_Trained] = []
+    for dropout in dropouts:
+        tried.append(_trained_mlp(problem, 0, dropout))
+        if not worth(tried[0].scores):
+            return None
     best = min(range(len(tried)), key=lambda place: tried[place].cost)
     parts = [tried[best]]
     parts += [_trained_mlp(problem, n, dropouts[best]) for n in range(1, len(problem.folds))]
     crossed = problem.folds.averaged([part.scores for part in parts])
     options = {"dropout": 0.0} if best else {}
-    members = [network for part in parts for network in part.networks]
+    members = [part.network for part in parts]
     trials = [
         {"dropout": dropout, "cost": part.cost}
         for dropout, part in zip(dropouts, tried, strict=True)
@@ -171,76 +206,39 @@ def fit_mlp(problem: Problem, dropouts: Sequence[float | None] = (None, 0.0)) ->
     return Candidate("mlp", members, crossed, options, problem.figures(crossed), trials)
 
 
-class MatrixRows:
-    """Rows of a matrix as the trainer takes them."""
-
-    lengths: Array | None = None
-
-    def __init__(self, rows: Array, targets: Array) -> None:
-        self.rows, self.targets = torch.from_numpy(rows), torch.from_numpy(targets)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def set_epoch(self, epoch: int) -> None:
-        """Do nothing: features are not augmented."""
-
-    def batch(self, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return inputs, targets and row numbers."""
-        return self.rows[index], self.targets[index], index
-
-
 @dataclasses.dataclass
 class _Trained:
-    networks: list[nn.Module]
+    network: nn.Module
     scores: Array
     cost: float
 
 
 def _trained_mlp(problem: Problem, number: int, dropout: float | None) -> _Trained:
-    """Return the snapshots of a network of one part, and their scores of the rows it leaves out."""
-    features, targets = problem.features.astype(np.float32), problem.targets.astype(np.float32)
+    """Return the network of one part, and its scores of the rows that it leaves out."""
     inside, outside = problem.folds.parts[number]
-    seed, cycles = mixed(problem.seed, number) % 2**31, problem.snapshots
-    epochs = -(-problem.network.epochs // cycles)
-    steps = dataclasses.replace(problem.network, epochs=epochs)
+    rows, left_out = problem.rows.take(inside), problem.rows.take(outside)
+    seed = mixed(problem.seed, number) % 2**31
     torch.manual_seed(mixed(seed))
-    network = _mlp(problem, features[inside], targets[inside], dropout)
-    rows = MatrixRows(features[inside], targets[inside])
-    left_out = MatrixRows(features[outside], targets[outside])
-    kept: list[nn.Module] = []
-    for cycle in range(cycles):
-        evaluator = EpochEvaluator(steps, left_out, targets[outside])
-        criterion = copy.deepcopy(problem.criterion)
-        own = mixed(seed, cycle) % 2**31 if cycle else seed
-        trainer = Trainer(steps, network, criterion, rows, evaluator, seed=own)
-        trainer.run()
-        trainer.finish()
-        kept.append(copy.deepcopy(network).eval() if cycles > 1 else network.eval())
-    inputs = torch.from_numpy(features[outside])
-    scores = np.mean([scores_of(snapshot, inputs) for snapshot in kept], axis=0)
-    return _Trained(kept, scores, problem.figures(scores, outside)["selection"])
-
-
-def _mlp(problem: Problem, features: Array, targets: Array, dropout: float | None) -> Any:
-    from credibly import models
-
-    network = models.build(
-        "mlp",
-        features.shape[1:],
-        targets.shape[1],
-        hidden=problem.network.hidden,
-        dropout=dropout,
-    )
-    network.standardize.fit(features, LIMIT)
-    set_prior_bias(network.head, problem.criterion, targets)
-    return network
+    recipe = problem.network
+    network = problem.network_for("mlp", rows, hidden=recipe.hidden, dropout=dropout)
+    held_out = left_out.torch_dataset(train=False)
+    evaluator = EpochEvaluator(recipe, held_out, left_out.dense_targets, left_out.weights)
+    Trainer(
+        *(recipe, network, copy.deepcopy(problem.criterion), rows.torch_dataset(train=True)),
+        evaluator,
+        weights=rows.weights,
+        seed=seed,
+    ).run()
+    scores = scores_of(network, torch.from_numpy(problem.features[outside]))
+    return _Trained(network, scores, problem.figures(scores, outside)["selection"])
 
 
 # Trees ----------------------------------------------------------------------------------------
 
 
-def fit_forest(problem: Problem, leaves: Sequence[int] = LEAVES) -> Candidate:
+def fit_forest(
+    problem: Problem, worth: Worth = always, leaves: Sequence[int] = LEAVES
+) -> Candidate:
     """Grow a forest; rows that a tree did not see choose the size of the leaves."""
 
     rows, best, trials = problem.folds.trained, None, []
@@ -250,6 +248,7 @@ def fit_forest(problem: Problem, leaves: Sequence[int] = LEAVES) -> Candidate:
             problem.targets[rows],
             problem.seed,
             ForestOptions(leaf=leaf),
+            weights=problem.weights_of(rows),
             exclusive=problem.exclusive,
         )
         if not problem.crossed:
@@ -263,20 +262,21 @@ def fit_forest(problem: Problem, leaves: Sequence[int] = LEAVES) -> Candidate:
     return best
 
 
-def fit_boosting(problem: Problem, all_stages: tuple[int, ...] = STAGES) -> Candidate:
+def fit_boosting(
+    problem: Problem, worth: Worth = always, all_stages: tuple[int, ...] = STAGES
+) -> Candidate | None:
     """Boost on each part; left-out rows choose the iterations, then on all rows.
 
     The first part bounds the iterations of the others: one stage more than were best for it.
     """
 
-    options = BoostingOptions(iterations=all_stages[-1])
-
-    def booster(rows: Array, most: int) -> Booster:
+    def booster(rows: Array, iterations: int) -> Booster:
         return Booster(
             problem.features[rows],
             problem.targets[rows],
             problem.seed,
-            dataclasses.replace(options, iterations=most),
+            BoostingOptions(iterations=iterations),
+            weights=problem.weights_of(rows),
             exclusive=problem.exclusive,
         )
 
@@ -287,7 +287,10 @@ def fit_boosting(problem: Problem, all_stages: tuple[int, ...] = STAGES) -> Cand
         left_out.append(last.staged(problem.features[outside], stages))
         if len(left_out) == 1:  # the other parts go one stage beyond the best of the first
             costs = [problem.figures(scores, outside)["selection"] for scores in left_out[0]]
-            stages = all_stages[: int(np.argmin(costs)) + 2]
+            best = int(np.argmin(costs))
+            if not worth(left_out[0][best]):
+                return None
+            stages = all_stages[: best + 2]
     crossed = [problem.folds.averaged([part[at] for part in left_out]) for at in range(len(stages))]
     figures = [problem.figures(scores) for scores in crossed]
     trials = [
@@ -302,7 +305,7 @@ def fit_boosting(problem: Problem, all_stages: tuple[int, ...] = STAGES) -> Cand
     return Candidate("boosting", [model], crossed[at], chosen, figures[at], trials)
 
 
-FIT: dict[str, Callable[[Problem], Candidate]] = {
+FIT: dict[str, Callable[[Problem, Worth], Candidate | None]] = {
     "linear": fit_linear,
     "mlp": fit_mlp,
     "forest": fit_forest,
@@ -358,43 +361,50 @@ def estimated_seconds(name: str, size: Size, network: Network) -> float:
         weights = width * (d + labels)
         trained = size.parts + (network.dropout is None)  # the first part with and without dropout
         epoch = updates * (7e-4 + 3.5e-9 * weights) + 6 * inside * weights / 5e10
-        return trained * network.epochs * epoch
+        return trained * network.num_epochs * epoch
     if name == "forest":
         columns = max(1.0, 0.3 * (d - 0.9 * size.sparse))  # trees pass over constant columns
         trees = len(LEAVES) * ForestOptions().trees
         return trees * n * math.log2(n + 1) * columns * (4e-9 + 6e-10 * labels) + 0.5
     trees = STAGES[-1] * labels * size.fits
-    columns = d - 0.7 * size.sparse  # which have few bins
-    return trees * (3e-4 + columns * (6.2e-6 + 2e-9 * size.inside))
+    # Sparse columns have few bins, and LightGBM bundles some of them.
+    per_column = 2e-6 * (d - 0.9 * size.sparse) + 9e-9 * size.inside * (d - 0.7 * size.sparse)
+    return trees * (6e-5 + BoostingOptions().columns * per_column)
 
 
 def _forest_numbers(size: Size) -> int:
     return ForestOptions().trees * max(size.rows // 2, 1) * size.labels
 
 
-def candidates(size: Size, recipe: Recipe) -> list[dict[str, Any]]:
-    """Return the candidates with their estimated seconds, and the reason for those left out.
+def candidates(size: Size, recipe: Recipe) -> list[JsonObject]:
+    """Return the candidates in order of cost, and the reason for those left out.
 
-    ``mlp`` is always tried, and ``linear`` where it alone is within the budget. The others follow
-    from the cheapest on, while the sum is within the budget.
+    ``mlp`` is always tried; ``linear``, and the cheaper of the two of trees, where each takes no
+    more than half the budget. The other one follows while the sum is within the budget.
     """
     limit = recipe.budget if isinstance(recipe, Auto) else "60s"
     budget, network = seconds(limit), recipe.network()
     costs = {name: estimated_seconds(name, size, network) for name in FIT}
-    always = ("mlp", "linear") if costs["linear"] <= budget else ("mlp",)
-    left = budget - sum(costs[name] for name in always)
-    rows: list[dict[str, Any]] = [
-        {"model": name, "seconds": float(f"{cost:.2g}")} for name, cost in costs.items()
-    ]
-    for row in sorted(rows, key=lambda row: costs[row["model"]]):
-        if row["model"] in always:
+    why: dict[str, str] = {}
+    if _forest_numbers(size) > LARGEST_FOREST:
+        why["forest"] = "its leaves would hold more than 200 MB"
+    if find_spec("lightgbm") is None:
+        why["boosting"] = "lightgbm is not installed"
+    order = sorted(costs, key=lambda name: costs[name])
+    trees = [name for name in order if name in TREES and name not in why]
+    asked = {"mlp"} | {each for each in ("linear", *trees[:1]) if costs[each] <= budget / 2}
+    left = budget - sum(costs[name] for name in asked)
+    for name in order:
+        if name in asked or name in why:
             continue
-        if row["model"] == "forest" and _forest_numbers(size) > LARGEST_FOREST:
-            row["left_out"] = "its leaves would hold more than 200 MB"
-        elif row["seconds"] > left:
-            row["left_out"] = f"it would exceed the budget of {limit}"
+        if costs[name] > left:
+            why[name] = f"it would exceed the budget of {limit}"
         else:
-            left -= row["seconds"]
+            left -= costs[name]
+    rows: list[JsonObject] = []
+    for name in order:
+        reason = {"left_out": why[name]} if name in why else {}
+        rows.append({"model": name, "seconds": float(f"{costs[name]:.2g}"), **reason})
     return rows
 
 
@@ -403,8 +413,6 @@ def folds_for(recipe: Recipe, data: Data) -> int:
 
     Data that name held-out rows keep them. Of few rows, trees leave out half.
     """
-    from credibly.data.splits import TEST
-
     rows = int((data.split != TEST).sum())
     if data.features is None:
         return 0
@@ -430,22 +438,9 @@ def folds_for(recipe: Recipe, data: Data) -> int:
 
 def problem_of(rows: Data, criterion: Loss, recipe: Recipe, seed: int) -> Problem:
     """Return the rows and parts of data as they are trained on."""
-    from credibly.data.splits import CALIBRATION, TEST, TRAIN
-
-    assert rows.features is not None
-    kept = np.flatnonzero(rows.split != TEST)
-    split, targets = rows.split[kept], rows.dense_targets[kept].astype(np.float64)
-    members, snapshots = 0, 1
-    if isinstance(recipe, Ensemble):
-        members, snapshots = recipe.ensemble, recipe.snapshots
-    models = members or recipe.folds or 1
-    if recipe.folds:
-        folds = Folds.crossed(targets, recipe.folds, recipe.split_seed, models)
-    else:
-        part = np.flatnonzero(split == TRAIN), np.flatnonzero(split == CALIBRATION)
-        folds = Folds([part] * models)
-    network = recipe.network()
-    return Problem(rows.features[kept], targets, criterion, folds, network, seed, snapshots)
+    rows = rows.take(rows.split != TEST)
+    count = recipe.ensemble if isinstance(recipe, Ensemble) else recipe.folds or 1
+    return Problem(rows, criterion, Folds.of(rows, recipe, count), recipe.network(), seed)
 
 
 @dataclasses.dataclass
@@ -458,15 +453,17 @@ class Choice:
         scores: of the scored rows, by models that were not trained on them.
         table: candidates with their figures and weights.
         tried: the candidates that were trained.
+        spent: CPU seconds that each took; not stored, since two runs must give the same bytes.
     """
 
     model: nn.Module
     members: list[str]
     scores: Array
-    table: list[dict[str, Any]]
+    table: list[JsonObject]
     tried: list[Candidate]
+    spent: dict[str, float]
 
-    def document(self, recipe: Recipe) -> dict[str, Any]:
+    def document(self, recipe: Recipe) -> JsonObject:
         """Return what the run stores of it."""
         return {
             "version": 1,
@@ -481,22 +478,31 @@ def choose(problem: Problem, recipe: Recipe, callback: Callback | None = None) -
     names = [recipe.model] if recipe.model in FIT else list(FIT)
     size = Size(len(problem.folds.trained), *_shape(problem), len(problem.folds), _sparse(problem))
     table = [row for row in candidates(size, recipe) if row["model"] in names]
+    if len(names) == 1:
+        table[0].pop("left_out", None)
+    plan = [row for row in table if "left_out" not in row]
+    if "boosting" in (row["model"] for row in plan) and find_spec("lightgbm"):
+        import lightgbm  # noqa: F401 - its import is not the candidate's cost
     tried: list[Candidate] = []
-    with torch.random.fork_rng(devices=[]):
-        for done, row in enumerate(table):
-            if callback is not None:
-                callback.on_update(done, len(table))
-            if "left_out" in row and len(names) > 1:
-                continue
-            row.pop("left_out", None)
+    spent: dict[str, float] = {}
+    begun = time.monotonic()
+    for number, row in enumerate(plan, start=1):
+        if callback is not None:
+            callback.on_candidate(_progress(plan, number, time.monotonic() - begun))
+        started = time.process_time()
+        with torch.random.fork_rng(devices=[]):
             torch.manual_seed(mixed(problem.seed))
-            candidate = FIT[row["model"]](problem)
-            tried.append(candidate)
-            figures = {key: _number(candidate.figures[key]) for key in ("nll", "map", "ace")}
-            trials = [{**each, "cost": _number(each["cost"])} for each in candidate.trials]
-            row.update(figures, **candidate.options, trials=trials)
+            candidate = FIT[row["model"]](problem, partial(_adds, problem, list(tried)))
+        spent[row["model"]] = time.process_time() - started
+        if candidate is None:
+            row["left_out"] = "it gained less than its noise on the first fold"
+            continue
+        tried.append(candidate)
+        figures = {key: _number(candidate.figures[key]) for key in ("nll", "map", "ace")}
+        trials = [{**each, "cost": _number(each["cost"])} for each in candidate.trials]
+        row.update(figures, **candidate.options, trials=trials)
     if callback is not None:
-        callback.on_update(len(table), len(table))
+        callback.on_update(len(plan), len(plan))
     weights, scores = _weights(problem, tried)
     for row in table:
         row["weight"] = sum(
@@ -505,7 +511,32 @@ def choose(problem: Problem, recipe: Recipe, callback: Callback | None = None) -
             if candidate.name == row["model"]
         )
     model, members = _combined(tried, weights)
-    return Choice(model, members, scores, table, tried)
+    return Choice(model, members, scores, table, tried, spent)
+
+
+def _progress(plan: list[JsonObject], number: int, spent: float) -> JsonObject:
+    """Return what is tried now, and the time left by the estimates and the time they took."""
+    before, left = (
+        sum(row["seconds"] for row in rows) for rows in (plan[: number - 1], plan[number - 1 :])
+    )
+    pace = spent / before if before and spent else 1.0
+    row = {"model": plan[number - 1]["model"], "number": number, "total": len(plan)}
+    return {**row, "spent": spent, "left": left * pace}
+
+
+def _adds(problem: Problem, tried: list[Candidate], scores: Array) -> bool:
+    """Return whether scores of the first fold's rows improve the sum of those tried by then.
+
+    The gain must be larger than the standard error that it will have over all folds.
+    """
+    if not tried or not problem.crossed:
+        return True
+    outside = problem.folds.parts[0][1]
+    first = dataclasses.replace(problem, folds=Folds([problem.folds.parts[0]]))
+    at = np.searchsorted(problem.folds.scored, outside)
+    known = [candidate.scores[at] for candidate in tried]
+    gain, error = _gain(first, np.stack(known), np.stack([*known, scores]))
+    return gain > error / math.sqrt(len(problem.folds))
 
 
 def _number(figure: float) -> float | None:
@@ -552,10 +583,8 @@ def _weights(problem: Problem, tried: list[Candidate]) -> tuple[list[float], Arr
     if (weights > 0).sum() < 2:
         return alone, tried[best].scores
     scores = np.tensordot(weights, stack, axes=1)
-    gain = _row_losses(problem, tried[best].scores) - _row_losses(problem, scores)
-    if gain.mean() > gain.std(ddof=1) / math.sqrt(len(gain)):
-        return weights.tolist(), scores
-    return alone, tried[best].scores
+    gain, error = _gain(problem, tried[best].scores[None], scores[None])
+    return (weights.tolist(), scores) if gain > error else (alone, tried[best].scores)
 
 
 def fitted_sum(problem: Problem, stack: Array) -> tuple[Array, float]:
@@ -568,42 +597,54 @@ def fitted_sum(problem: Problem, stack: Array) -> tuple[Array, float]:
 
     each, shifts = torch.from_numpy(stack), problem.network.calibrate not in ("none", "temperature")
     targets = torch.from_numpy(problem.targets[problem.folds.scored])
+    own = problem.weights_of(problem.folds.scored)
+    row_weights = None if own is None else torch.from_numpy(own)
 
     def value_and_slope(vector: Array) -> tuple[float, Array]:
         place = torch.from_numpy(vector.copy()).requires_grad_()
         scores = torch.tensordot(place[:-1], each, dims=1) + place[-1] * shifts
-        loss = problem.criterion(scores, targets)
+        loss = problem.criterion(scores, targets, row_weights)
         (slope,) = torch.autograd.grad(loss, place)
         return float(loss.detach()), slope.numpy()
 
     start = np.append(np.full(len(stack), 1 / len(stack)), 0.0)
     bounds = [*[(0.0, None)] * len(stack), (None, None)]
-    how: dict[str, Any] = {"method": "L-BFGS-B", "options": {"gtol": 1e-8, "ftol": 1e-13}}
+    how: JsonObject = {"method": "L-BFGS-B", "options": {"gtol": 1e-8, "ftol": 1e-13}}
     found = minimize(value_and_slope, start, jac=True, bounds=bounds, **how).x
     return found[:-1], float(found[-1])
 
 
-def _row_losses(problem: Problem, scores: Array) -> Array:
-    """Return the mean log loss of each scored row with known labels, with slope and shift fitted.
+def _gain(problem: Problem, before: Array, after: Array) -> tuple[float, float]:
+    """Return how much lower the log loss of scored rows is after than before, and its error."""
+    known = (problem.targets[problem.folds.scored] >= 0).any(axis=1)
+    gains = (_sum_losses(problem, before) - _sum_losses(problem, after))[known]
+    weights = problem.weights_of(problem.folds.scored)
+    shares = np.ones(len(gains)) if weights is None else weights[known]
+    shares = shares / shares.sum()
+    gain = float(shares @ gains)
+    return gain, float(np.linalg.norm(shares * (gains - gain)))
+
+
+def _sum_losses(problem: Problem, stack: Array) -> Array:
+    """Return the mean log loss of the known labels of each scored row, by the best sum of scores.
 
     A calibrator also bounds log-odds by those seen; that helps most where one model left out the
     only rows of a label, and would decide the comparison.
     """
     targets = problem.targets[problem.folds.scored]
-    if problem.network.calibrate != "none":
-        weights, shift = fitted_sum(problem, scores[None])
-        scores = weights[0] * scores + shift
-    odds = Pipeline(problem.criterion).link_log_odds(scores)
+    weights, shift = np.ones(1), 0.0
+    if problem.network.calibrate != "none" or len(stack) > 1:
+        weights, shift = fitted_sum(problem, stack)
+    odds = Pipeline(problem.criterion).link_log_odds(np.tensordot(weights, stack, axes=1) + shift)
     known = targets >= 0
     losses = np.logaddexp(0, odds) - np.where(known, targets, 0) * odds
-    counts = known.sum(axis=1)
-    return (np.where(known, losses, 0).sum(axis=1) / np.maximum(counts, 1))[counts > 0]
+    return np.where(known, losses, 0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
 
 
 # Storage --------------------------------------------------------------------------------------
 
 
-def members_of(document: dict[str, Any], path: Path) -> list[str]:
+def members_of(document: JsonObject, path: Path) -> list[str]:
     """Return the names of the members of a run's model, checked."""
     members = document.get("members")
     named = isinstance(members, list) and all(isinstance(name, str) for name in members)
@@ -621,12 +662,10 @@ def empty_members(
     members: list[str], num_features: int, num_labels: int, network: Network
 ) -> nn.Module:
     """Return a model of these members with fresh weights of the right shapes."""
-    from credibly import models
-
     built: list[nn.Module] = []
     for name in members:
         if name in TREES:
-            built.append(Trees(name, num_features, num_labels))
+            built.append(TreesModule(name, num_features, num_labels))
         else:
             hidden = network.hidden if name == "mlp" else None
             built.append(models.build(name, (num_features,), num_labels, hidden=hidden))

@@ -3,11 +3,33 @@
 from __future__ import annotations
 
 import json
+import sys
+import time
+import warnings
 from pathlib import Path
 from typing import Any
 
 from credibly.checks import InputError
 from credibly.files import atomic_path
+from credibly.types import JsonObject
+
+LINE_SECONDS = 60.0
+"""How often a line says how far training is, where there is no terminal for a bar."""
+
+WORTH_SAYING = 10.0
+"""Seconds from which on an estimate is shown."""
+
+
+def in_words(seconds: float) -> str:
+    """Return a duration in two figures.
+
+    Example:
+        >>> in_words(45), in_words(400), in_words(9000)
+        ('45 s', '7 min', '2.5 h')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 class Callback:
@@ -19,12 +41,27 @@ class Callback:
         ...         print(figures["epoch"], figures["nll"])
     """
 
-    def on_linear_probe(self, figures: dict[str, Any]) -> None:
+    def on_linear_probe(self, figures: JsonObject) -> None:
         """Receive what each penalty gives while the last layer is solved, before any update.
 
         Args:
             figures: ``l2``, and ``nll``, ``map``, ``ace`` of the held-out rows. The lowest ``nll``
                 is that of the last layer which training starts from.
+        """
+
+    def on_estimate(self, figures: dict[str, float]) -> None:
+        """Receive what training on images will take, before it begins.
+
+        Args:
+            figures: ``seconds`` and ``epochs``, if all epochs are trained; ``bytes`` of memory, and
+                how many are ``free``.
+        """
+
+    def on_candidate(self, figures: JsonObject) -> None:
+        """Receive which model is tried next, where several are compared.
+
+        Args:
+            figures: ``model``, ``number`` (from 1), ``total``, and seconds: ``spent`` and ``left``.
         """
 
     def on_update(self, done: int, total: int) -> None:
@@ -35,7 +72,7 @@ class Callback:
             total: updates of the whole run.
         """
 
-    def on_epoch(self, figures: dict[str, Any]) -> None:
+    def on_epoch(self, figures: JsonObject) -> None:
         """Receive the metrics of each epoch on held-out rows.
 
         Args:
@@ -45,78 +82,100 @@ class Callback:
 
 
 class ProgressBar(Callback):
-    """Show a bar with the figures of the last epoch, in terminals and notebooks.
+    """Show what is being trained, its last figures and the time left, in terminals and notebooks.
+
+    Args:
+        title: what is trained.
 
     Example:
         >>> bar = ProgressBar()  # cr.train.fit(…, callback=bar)
         >>> bar.on_update(1, 1)
     """
 
-    def __init__(self) -> None:
+    def __init__(self, title: str = "training") -> None:
         self._bar: Any = None
-        self._figures = ""
+        self._title, self._figures = title, ""
+        self._begun = self._written = time.monotonic()
 
     def _show(self, text: str, **progress: Any) -> None:
+        if not (sys.stderr.isatty() or "ipykernel" in sys.modules):  # rich takes time to import
+            self._write(text, **progress)
+            return
         if self._bar is None:
             from rich.console import Console
-            from rich.progress import Progress
+            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+            columns = TextColumn("{task.description}", markup=False), BarColumn()
             console = Console(stderr=True)
-            shown = console.is_terminal or console.is_jupyter
-            self._bar = Progress(console=console, disable=not shown)
+            self._bar = Progress(*columns, TimeRemainingColumn(), console=console, transient=True)
             self._bar.add_task(text, total=None)
             self._bar.start()
-        self._bar.update(0, description=text, **progress)
+        self._bar.update(0, description=f"{self._title}{text}", **progress)
 
-    def on_linear_probe(self, figures: dict[str, Any]) -> None:
-        self._show(f"last layer · l2 {figures['l2']:g} · nll {figures['nll']:.4f}")
+    def _write(self, text: str, completed: float = 0.0, total: float = 1.0) -> None:
+        now = time.monotonic()
+        if completed and now > self._written + LINE_SECONDS:
+            self._written, share = now, completed / total
+            left = in_words((now - self._begun) * (1 / share - 1))
+            print(f"{self._title}{text} · {share:.0%}, about {left} left", file=sys.stderr)
 
-    def on_update(self, done: int, total: int) -> None:
-        self._show(f"training{self._figures}", completed=done, total=total)
-        if done >= total:
+    def close(self) -> None:
+        """Remove the bar."""
+        if self._bar is not None:
             self._bar.stop()
             self._bar = None
 
-    def on_epoch(self, figures: dict[str, Any]) -> None:
-        self._figures = f" · epoch {figures['epoch']}"
-        if "nll" in figures:
-            self._figures += f" · nll {figures['nll']:.4f}"
+    def on_estimate(self, figures: dict[str, float]) -> None:
+        needed, free = (f"{figures[name] / 1e9:.1f} GB" for name in ("bytes", "free"))
+        epochs = f"{figures['epochs']:.0f} epochs" if figures["epochs"] > 1 else "1 epoch"
+        text = f"Estimate: {in_words(figures['seconds'])} for {epochs}, {needed} of memory."
+        if figures["seconds"] > WORTH_SAYING:
+            print(text, file=sys.stderr)
+        if figures["bytes"] > figures["free"]:
+            warnings.warn(
+                f"Training needs about {needed} of memory, and {free} are free. Lower `batch_size` "
+                "(`accumulate` keeps the size of a step) or `image_size`.",
+                stacklevel=2,
+            )
 
+    def on_linear_probe(self, figures: JsonObject) -> None:
+        self._show(f" · last layer · l2 {figures['l2']:g} · nll {figures['nll']:.4f}")
 
-class LoggingCallback(Callback):
-    """Write each epoch to the run's log, then call ``inner``."""
-
-    def __init__(self, log: Log, inner: Callback) -> None:
-        self.log, self.inner = log, inner
-
-    def on_linear_probe(self, figures: dict[str, Any]) -> None:
-        self.inner.on_linear_probe(figures)
+    def on_candidate(self, figures: JsonObject) -> None:
+        of = f"{figures['model']}, model {figures['number']} of {figures['total']}"
+        time = f"{figures['spent']:.0f} s spent, about {figures['left']:.0f} s left"
+        done = figures["spent"], figures["spent"] + figures["left"]
+        self._show(f" · {of} · {time}", completed=done[0], total=done[1])
 
     def on_update(self, done: int, total: int) -> None:
-        self.inner.on_update(done, total)
+        self._show(self._figures, completed=done, total=total)
+        if done >= total:
+            self.close()
 
-    def on_epoch(self, figures: dict[str, Any]) -> None:
-        self.log.add(figures)
-        self.inner.on_epoch(figures)
+    def on_epoch(self, figures: JsonObject) -> None:
+        keys = [key for key in ("loss", "l2", "nll", "map", "ace") if key in figures]
+        shown = ", ".join(f"{key} {figures[key]:.3g}" for key in keys)
+        self._figures = f" · {'fit' if 'l2' in figures else 'epoch'} {figures['epoch']} · {shown}"
 
 
 # The log ----------------------------------------------------------------------------------------
 
 
-class Log:
-    """``log.jsonl`` of a run, and TensorBoard events where asked for.
+class Log(Callback):
+    """Write each epoch to the run's ``log.jsonl``, and as TensorBoard events; then call ``inner``.
 
     An epoch that is done again after a crash replaces its line, so the file always reads as one
     uninterrupted run.
     """
 
-    def __init__(self, folder: Path, tensorboard: bool = False) -> None:
-        self.path = folder / "log.jsonl"
+    def __init__(self, folder: Path, tensorboard: bool, inner: Callback) -> None:
+        self.path, self.inner = folder / "log.jsonl", inner
         read_log(self.path)  # a damaged log is an error before any work is done
         self.events = _events(folder / "tensorboard") if tensorboard else None
+        self.on_linear_probe, self.on_candidate = inner.on_linear_probe, inner.on_candidate
+        self.on_update, self.on_estimate = inner.on_update, inner.on_estimate
 
-    def add(self, figures: dict[str, Any]) -> None:
-        """Append one epoch's figures; ``figures["epoch"]`` counts from 1."""
+    def on_epoch(self, figures: JsonObject) -> None:
         lines = [line for line in read_log(self.path) if line["epoch"] < figures["epoch"]]
         with atomic_path(self.path) as beside:
             text = "".join(json.dumps(line) + "\n" for line in [*lines, figures])
@@ -125,9 +184,10 @@ class Log:
             for name in sorted(set(figures) - {"epoch"}):
                 self.events.add_scalar(name, figures[name], figures["epoch"])
             self.events.flush()
+        self.inner.on_epoch(figures)
 
 
-def read_log(path: Path) -> list[dict[str, Any]]:
+def read_log(path: Path) -> list[JsonObject]:
     """Return the epochs of a run so far, from its ``log.jsonl``; none if there is no file.
 
     Example:
@@ -146,7 +206,7 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     return [_epoch(path, number, line) for number, line in enumerate(lines, start=1) if line]
 
 
-def _epoch(path: Path, number: int, line: str) -> dict[str, Any]:
+def _epoch(path: Path, number: int, line: str) -> JsonObject:
     try:
         figures = json.loads(line)
     except (ValueError, RecursionError):

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -21,6 +21,9 @@ from torch import Tensor
 from credibly import __version__, checksums
 from credibly.checks import InputError
 from credibly.files import atomic_path
+from credibly.types import JsonObject
+from credibly.untrusted.documents import parse_json
+from credibly.untrusted.tensors import load_safetensors
 
 if TYPE_CHECKING:
     from credibly.train.optimizer import Updates
@@ -33,7 +36,7 @@ class Checkpoint:
     """Tensors by name, and plain values."""
 
     tensors: dict[str, Tensor]
-    values: dict[str, Any] = field(default_factory=dict)
+    values: JsonObject = field(default_factory=dict)
 
     def group(self, prefix: str) -> dict[str, Tensor]:
         """Return the tensors whose names begin with ``prefix.``, without it."""
@@ -88,22 +91,11 @@ def _umask() -> int:
 
 def read_tensors(path: Path) -> Checkpoint:
     """Return what ``save_tensors`` wrote; refuse a file whose bytes are others."""
-    from safetensors import SafetensorError, safe_open
-
-    if path.is_dir():
-        raise InputError(f"{path} must be a safetensors file; it is a folder.")
-    try:
-        with safe_open(path, framework="pt") as file:
-            header = (file.metadata() or {}).get("credibly")
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, ValueError, TypeError, RuntimeError) as error:
-        raise InputError(f"{path} must be a safetensors file; {error}.") from error
+    tensors, entries = load_safetensors(path)
+    header = entries.get("credibly")
     if header is None:
         raise InputError(f"{path} was not written by credibly: its header has no entry for it.")
-    try:
-        values = json.loads(header)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: its header's entry must be JSON; {error}.") from error
+    values = parse_json(header, f"{path}: its header's entry must be JSON")
     if not isinstance(values, dict) or not isinstance(values.get("version"), str):
         raise InputError(f"{path}: its header's entry must hold a version; got {header[:80]!r}.")
     checksums.check(path)
@@ -117,7 +109,7 @@ def _check_version(path: Path, version: str) -> None:
     if ours[:2] != theirs[:2]:
         raise InputError(
             f"{path} was written by credibly {version}; this is {__version__}. "
-            f"Install `credibly=={version}` to go on with it, or train anew."
+            f"Install `credibly=={version}` to continue, or train again."
         )
 
 
@@ -169,10 +161,10 @@ def _files(folder: Path) -> list[Path]:
 
 def flatten_optimizer(
     optimizer: torch.optim.Optimizer | Updates,
-) -> tuple[dict[str, Tensor], dict[str, Any]]:
+) -> tuple[dict[str, Tensor], JsonObject]:
     """Return state tensors by ``index.name``, and the plain numbers of the state."""
     tensors: dict[str, Tensor] = {}
-    numbers: dict[str, Any] = {}
+    numbers: JsonObject = {}
     for index, state in optimizer.state_dict()["state"].items():
         for name, value in state.items():
             target = tensors if isinstance(value, Tensor) else numbers
@@ -186,7 +178,7 @@ def restore_optimizer(
     numbers: Mapping[str, object],
 ) -> None:
     """Undo ``flatten_optimizer``; rates and decays stay as ``optimizer`` has them."""
-    state: dict[int, dict[str, Any]] = {}
+    state: dict[int, JsonObject] = {}
     for key, value in {**tensors, **numbers}.items():
         index, name = key.split(".", 1)
         state.setdefault(int(index), {})[name] = value

@@ -1,22 +1,127 @@
-"""Processes and threads: one loss over all processes, rows scored by all of them."""
+"""Batches, processes and threads: one loss over all processes, rows scored by all of them.
+
+Which rows make which batch is a function of seed and epoch, cut the same for any process count.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
-from credibly.train.batches import scoring_batches, stream
+from credibly.data.torch_datasets import stream
+from credibly.losses.collectives import all_gather, process_count, process_rank
+from credibly.types import Array
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
     from credibly.losses import Loss
+
+
+def mixed(*numbers: int) -> int:
+    """Return one seed from several numbers; near ones give unrelated seeds.
+
+    Example:
+        >>> mixed(0, 1) == mixed(0, 1), mixed(0, 1) == mixed(1, 0)
+        (True, False)
+    """
+    digest = hashlib.blake2b(repr(numbers).encode(), digest_size=7)
+    return int.from_bytes(digest.digest(), "little")
+
+
+BUCKET = 50
+"""Batches whose rows are sorted by length together: enough to pad little, few enough to mix."""
+
+TOKENS = 16_384
+"""Most tokens of a batch that is scored, padding included."""
+
+
+def epoch_batches(
+    num_rows: int, batch_size: int, seed: int, epoch: int, lengths: Array | None = None
+) -> list[Tensor]:
+    """Return the rows of one epoch in their order, in batches of nearly equal size.
+
+    Equal sizes, at most ``batch_size``, rather than a small rest at the end: a last batch of one
+    row would break batch norm and weigh that row like a whole batch. With ``lengths``, rows of
+    like length share a batch, so that little is padded; the batches come in random order.
+
+    Example:
+        >>> [len(batch) for batch in epoch_batches(10, 4, seed=0, epoch=0)]
+        [4, 3, 3]
+        >>> buckets = epoch_batches(6, 2, seed=0, epoch=0, lengths=np.array([9, 1, 8, 2, 5, 5]))
+        >>> sorted(sorted(batch.tolist()) for batch in buckets)
+        [[0, 2], [1, 3], [4, 5]]
+    """
+    generator = torch.Generator().manual_seed(mixed(seed, epoch))
+    order = torch.randperm(num_rows, generator=generator)
+    count = number_of_batches(num_rows, batch_size)
+    if lengths is None:
+        return list(order.tensor_split(count))
+    sizes = [len(batch) for batch in order.tensor_split(count)]
+    batches: list[Tensor] = []
+    for start in range(0, count, BUCKET):
+        inside = sizes[start : start + BUCKET]
+        first = sum(sizes[:start])
+        rows = order[first : first + sum(inside)]
+        by_length = np.argsort(lengths[rows.numpy()], kind="stable")
+        batches += rows[torch.from_numpy(by_length)].split(inside)
+    return [batches[int(place)] for place in torch.randperm(count, generator=generator)]
+
+
+def scoring_batches(rows: Tensor, most_rows: int, lengths: Array | None) -> list[Tensor]:
+    """Return the rows to score in batches; with ``lengths``, sorted and bounded in tokens.
+
+    Example:
+        >>> rows = torch.arange(4)
+        >>> [b.tolist() for b in scoring_batches(rows, 1024, np.array([9000, 1, 9000, 2]))]
+        [[1, 3], [0], [2]]
+    """
+    if lengths is None:
+        return list(rows.split(most_rows))
+    own = lengths[rows.numpy()]
+    order = np.argsort(own, kind="stable")
+    batches: list[list[int]] = []
+    for place in order.tolist():  # from short to long: the last row is the longest of its batch
+        full = not batches or len(batches[-1]) >= most_rows
+        if full or (len(batches[-1]) + 1) * own[place] > TOKENS:
+            batches.append([])
+        batches[-1].append(place)
+    return [rows[torch.tensor(batch)] for batch in batches]
+
+
+def rows_per_step(given: int | None, num_rows: int) -> int:
+    """Return ``given``, or a power of two from 32 to 128: about 25 steps per epoch if rows are few.
+
+    On a few hundred rows 128 leave too few steps to learn in; on thousands 32 are no better, and
+    slower (benchmarks/results/defaults.md).
+
+    Example:
+        >>> [rows_per_step(None, rows) for rows in (200, 1600, 5000)], rows_per_step(7, 5000)
+        ([32, 64, 128], 7)
+    """
+    if given is not None:
+        return given
+    return min(128, max(32, 2 ** ((num_rows // 25).bit_length() - 1)))
+
+
+def number_of_batches(num_rows: int, batch_size: int) -> int:
+    """Return the number of batches per epoch; every process takes part in each."""
+    return max(1, -(-num_rows // batch_size))
+
+
+def share(batches: Sequence[Tensor], rank: int, processes: int) -> list[Tensor]:
+    """Return this process's rows of each batch; the processes together have all rows of it."""
+    return [batch.tensor_split(processes)[rank] for batch in batches]
+
+
+# Processes --------------------------------------------------------------------------------------
 
 SCORING_ROWS = 1024
 
@@ -70,8 +175,8 @@ class _Gather(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor) -> Tensor:  # type: ignore[override]
-        ctx.rank, ctx.rows = dist.get_rank(), len(rows)
-        parts = _gather_rows(rows)
+        ctx.rank, ctx.rows = process_rank(), len(rows)
+        parts = all_gather(rows)
         ctx.start = sum(len(part) for part in parts[: ctx.rank])
         return torch.cat(parts)
 
@@ -79,28 +184,12 @@ class _Gather(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
         # DDP will average over processes; the whole loss is the same on each, so no sum is due.
         own = gradient[ctx.start : ctx.start + ctx.rows]
-        return own * dist.get_world_size()
-
-
-def _gather_rows(rows: Tensor) -> list[Tensor]:
-    """Return the tensors of all processes, which may differ in length."""
-    lengths = [torch.zeros((), dtype=torch.int64, device=rows.device) for _ in range(_size())]
-    dist.all_gather(lengths, torch.tensor(len(rows), device=rows.device))
-    longest = max(int(length) for length in lengths)
-    padded = torch.zeros((longest, *rows.shape[1:]), dtype=rows.dtype, device=rows.device)
-    padded[: len(rows)] = rows
-    parts = [torch.empty_like(padded) for _ in range(_size())]
-    dist.all_gather(parts, padded)
-    return [part[: int(length)] for part, length in zip(parts, lengths, strict=True)]
-
-
-def _size() -> int:
-    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+        return own * process_count()
 
 
 def gather(rows: Tensor) -> Tensor:
     """Return the rows of all processes, in the order of the processes; differentiable."""
-    return _Gather.apply(rows) if _size() > 1 else rows  # type: ignore[return-value]
+    return _Gather.apply(rows) if process_count() > 1 else rows  # type: ignore[return-value]
 
 
 class WholeLoss:
@@ -111,18 +200,21 @@ class WholeLoss:
     Losses that sum over processes by themselves are called with the process's own rows.
     """
 
-    def __init__(self, criterion: Loss) -> None:
+    def __init__(self, criterion: Loss, weights: Array | None = None) -> None:
         self.criterion = criterion
+        self.weights = None if weights is None else torch.from_numpy(weights)
         self.indexed = criterion.needs_indices
-        self.gathers = _size() > 1 and not criterion.spans_processes
+        self.gathers = process_count() > 1 and not criterion.spans_processes
 
     def __call__(self, scores: Tensor, targets: Tensor, rows: Tensor) -> Tensor:
         if self.gathers:
-            scores, targets = gather(scores), torch.cat(_gather_rows(targets))
-            rows = torch.cat(_gather_rows(rows)) if self.indexed else rows
-        if self.indexed:
-            return self.criterion(scores, targets, indices=rows)
-        return self.criterion(scores, targets)
+            scores, targets = gather(scores), torch.cat(all_gather(targets))
+            alone = self.weights is None and not self.indexed
+            rows = rows if alone else torch.cat(all_gather(rows))
+        given = {"indices": rows} if self.indexed else {}
+        if self.weights is not None:
+            given["weight"] = self.weights[rows.cpu()].to(scores)
+        return self.criterion(scores, targets, **given)
 
 
 def _first_dtype(model: nn.Module) -> torch.dtype | None:
@@ -136,32 +228,61 @@ def score(
     dataset: Any,
     accelerator: Accelerator | SingleProcess,
     workers: int = 0,
+    max_bytes: int = 2**29,
+    forward: Callable[[Any], Tensor] | None = None,
 ) -> Tensor:
     """Return the scores of every row of ``dataset``, in order, on the CPU of every process.
 
-    float32, or float64 where the model computes in it.
+    float32, or float64 where the model computes in it. Images are scored as many at a time as
+    have ``max_bytes`` of activations: a fixed number, since the batch size changes the last bits.
+    ``forward`` may be a method of the model that gives something else than its scores.
     """
     rank, processes = accelerator.process_index, accelerator.num_processes
-    own = torch.arange(len(dataset)).tensor_split(processes)[rank]
+    own, forward = torch.arange(len(dataset)).tensor_split(processes)[rank], forward or model
     was_training = model.training
     model.eval()
-    batches = scoring_batches(own, SCORING_ROWS, dataset.lengths)
     double = _first_dtype(model) == torch.float64
 
     def inputs(batch: tuple[Any, ...]) -> Any:
         given = batch[0].to(accelerator.device)
         return given.double() if double and isinstance(given, Tensor) else given
 
+    rows_at_once = SCORING_ROWS
+    if len(dataset) and dataset.lengths is None:
+        rows_at_once = _rows_within(max_bytes, model, forward, inputs(dataset.batch([0])))
+    batches = scoring_batches(own, rows_at_once, dataset.lengths)
     try:
         parts = [
-            full_precision(model(inputs(batch))) for batch in stream(dataset, batches, workers)
+            full_precision(forward(inputs(batch))) for batch in stream(dataset, batches, workers)
         ]
     finally:
         model.train(was_training)
     local = torch.cat(parts)
     if dataset.lengths is not None:
         local = local[torch.argsort(torch.cat(batches))]
-    return (torch.cat(_gather_rows(local)) if processes > 1 else local).cpu()
+    return (torch.cat(all_gather(local)) if processes > 1 else local).cpu()
+
+
+def _rows_within(
+    max_bytes: int, model: nn.Module, forward: Callable[[Any], Tensor], row: Any
+) -> int:
+    """Return how many images have activations of this size in the layer that needs most."""
+    if not isinstance(row, Tensor) or row.ndim != 4:
+        return SCORING_ROWS
+    sizes = [row.nbytes]
+
+    def measure(layer: nn.Module, given: Any, output: Any) -> None:
+        tensors = [each for each in (*given, output) if isinstance(each, Tensor)]
+        sizes.append(sum(each.nbytes for each in tensors))
+
+    hooks = [each.register_forward_hook(measure) for each in model.modules()]
+    try:
+        forward(row)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    # A layer holds its inputs and outputs; a residual block keeps a second pair.
+    return max(1, min(SCORING_ROWS, max_bytes // (2 * max(sizes))))
 
 
 SMALL = 1_000_000

@@ -14,17 +14,27 @@ import torch
 from torch import Tensor, nn
 
 from credibly.checks import InputError, whole_number
+from credibly.data import Data
+from credibly.data.splits import TEST, as_often_as_weighted
 from credibly.files import write_json
-from credibly.models.network import Network
+from credibly.models.network import NetworkModule
 from credibly.pipeline import Pipeline
 from credibly.targets import SparseTargets, Targets
-from credibly.train import assembly, linear, recipes
+from credibly.train import assembly, recipes
 from credibly.train import checkpoint as checkpoints
-from credibly.train.callbacks import Callback, Log, LoggingCallback
+from credibly.train.assembly import text_model, with_names
+from credibly.train.auto import choose, problem_of
+from credibly.train.callbacks import Callback, Log
 from credibly.train.distributed import SingleProcess, score, threads_for
-from credibly.train.evaluation import EpochEvaluator
-from credibly.train.folds import Folds
-from credibly.train.linear_probe import solve_last_layer
+from credibly.train.extreme_classification import (
+    ManyLabelsEvaluator,
+    check_many,
+    fit_calibrator,
+    top_of_rows,
+    top_predictions,
+)
+from credibly.train.extreme_classification import measured as top_measured
+from credibly.train.linear import Folds, solve_head, solve_last_layer
 from credibly.train.recipes import Recipe, Solved, is_compared
 from credibly.train.run import Run, load, ready, write_calibration, write_model
 from credibly.train.run_folder import (
@@ -33,25 +43,16 @@ from credibly.train.run_folder import (
     all_rows_train,
     claimed,
     description,
+    few_rows,
     pooled,
     write_manifest,
 )
-from credibly.train.top_labels import (
-    ManyLabelsEvaluator,
-    check_many,
-    fit_calibrator,
-    top_of_rows,
-    top_predictions,
-)
-from credibly.train.top_labels import measured as top_measured
-from credibly.train.trainer import Trainer
-from credibly.train.user_objects import text_model, with_names
-from credibly.types import Array
+from credibly.train.trainer import EpochEvaluator, Trainer, estimated
+from credibly.types import Array, JsonObject
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
-    from credibly.data import Data
     from credibly.losses import Loss
     from credibly.predictions import Predictions
 
@@ -79,7 +80,7 @@ def fit(
             ``calibration.json``, ``predictions.parquet`` (test rows), ``metrics.json``,
             ``manifest.json`` (checksums). None: the run is kept in memory alone.
         seed: of order, dropout, augmentation, trees and initial weights.
-        resume: go on with the run in ``folder``; start where there is none.
+        resume: continue the run in ``folder``; start one if there is none.
         overwrite: replace the run in ``folder``, if there is one.
         callback: called after each update and each epoch.
 
@@ -89,6 +90,12 @@ def fit(
         >>> run.predict(cr.data.synthetic(5).features).probabilities.shape
         (5, 20)
     """
+    if not isinstance(data, Data):
+        raise InputError(
+            "`data` must come from `cr.data.load` or `cr.data.from_arrays`; got "
+            f"{'the name of a file' if isinstance(data, (str, Path)) else type(data).__name__}. "
+            "Load it first: `cr.data.load(…)`."
+        )
     if resume and overwrite:
         raise InputError("`resume` keeps a run and `overwrite` replaces it; got both. Give one.")
     if (resume or overwrite) and folder is None:
@@ -99,6 +106,8 @@ def fit(
     accelerator = assembly.build_accelerator(recipe.network().precision)
     rows = pooled(data, recipe)
     criterion = assembly.build_loss(recipe, data, len(rows.part("train")), loss)
+    if data.weights is not None:
+        rows = _weighted(rows, recipe, criterion)
     all_train = all_rows_train(data, recipe)
     _check_rows(rows, recipe, criterion, accelerator.num_processes, all_train)
     if is_compared(recipe):
@@ -140,7 +149,7 @@ class _Job:
     criterion: Loss
     accelerator: Accelerator | SingleProcess
     callback: Callback
-    about: dict[str, Any]
+    about: JsonObject
     folder: Path | None
     all_train: bool
 
@@ -152,12 +161,7 @@ class _Job:
     def run(self, network: nn.Module | None) -> Run:
         """Train; return the finished run. ``network`` is None where models are compared."""
         if network is None:
-            model, scores, candidates = _compare(self)
-            run = Run(
-                *(self.folder, self.recipe, self.seed, self.about, model),
-                *(Pipeline(self.criterion), {}, candidates),
-            )
-            return _finish(self, run, self.rows, model, scores)
+            return _compare(self)
         pipeline = Pipeline(self.criterion)
         run = Run(self.folder, self.recipe, self.seed, self.about, network, pipeline)
         cached = self.folder is None and self.recipe.network().features
@@ -177,13 +181,31 @@ class _Job:
 def _network(job: _Job, model: nn.Module | None) -> nn.Module:
     """Return the network to train: the user's, or a fresh one."""
     network, rows, criterion = job.recipe.network(), job.rows, job.criterion
-    targets = rows.part("train").targets
-    built = assembly.build_user_model(network, rows, criterion, model, job.seed)
-    if built is None:
-        built = assembly.build_model(network, rows, criterion, targets, job.seed)
+    built = assembly.build_model(network, rows, criterion, job.seed, model)
     if isinstance(rows.targets, SparseTargets):
         check_many(network, rows, criterion, built, job.accelerator.num_processes)
     return built
+
+
+def _weighted(rows: Data, recipe: Recipe, criterion: Loss) -> Data:
+    """Return rows whose weights have mean one; a given penalty is for weights as they are."""
+    from credibly.losses import BatchLoss
+
+    assert rows.weights is not None
+    what = "Weights of rows (`sample_weight`)"
+    if any(isinstance(each, BatchLoss) for each in criterion.modules()):
+        raise InputError(
+            f"{what} need a loss that takes rows one by one, as bce, spa or asl; got {recipe.loss}."
+        )
+    if isinstance(rows.targets, SparseTargets) or recipe.network().mixup:
+        raise InputError(f"{what} need dense targets, and no `mixup`; got others.")
+    used = rows.weights[rows.split != TEST]
+    if not used.sum():
+        raise InputError(f"{what} must not be 0 for all rows.")
+    if isinstance(recipe, Solved) and recipe.l2 is not None and not few_rows(rows):
+        return rows
+    same = bool((used == used[0]).all())
+    return dataclasses.replace(rows, weights=None if same else rows.weights / used.mean())
 
 
 def _check_rows(
@@ -195,7 +217,7 @@ def _check_rows(
             f"{train.source} must have training rows, at least {max(processes, 2)}; "
             f"it has {len(train)}. Mark them 0 in `split`."
         )
-    known, present = _counts(train.targets)
+    known, present = train.decoded.num_known, int(train.decoded.label_counts().sum())
     if not known:
         raise InputError(
             f"the training rows of {train.source} must hold known labels; all {len(train):,} × "
@@ -218,14 +240,12 @@ def _check_rows(
             "Mark some 2 in `split`, or give --calibrate none --select last."
         )
     if criterion.single_label:
-        targets = train.targets
-        sparse = isinstance(targets, SparseTargets)
-        counts = targets.row_counts() if sparse else (targets > 0.5).sum(axis=1)
+        counts = train.decoded.row_counts().round()
         if (counts != 1).any():
             row = int((counts != 1).argmax())
             raise InputError(
                 f"loss {recipe.loss!r} needs exactly one label per row; row "
-                f"{str(train.ids[row])!r} of {train.source} has {counts[row]}. "
+                f"{str(train.ids[row])!r} of {train.source} has {counts[row]:g}. "
                 "Use bce or spa for many labels."
             )
 
@@ -243,21 +263,15 @@ def _check_steps(recipe: recipes.Network, criterion: Loss, processes: int) -> No
         )
 
 
-def _compare(job: _Job) -> tuple[nn.Module, Tensor | None, dict[str, Any]]:
-    """Train the candidates; return the model, its out-of-fold scores, and what was compared."""
-    from credibly.train.auto import choose, problem_of
-
+def _compare(job: _Job) -> Run:
+    """Train the candidates; return the run of the best one or of their sum."""
     problem = problem_of(job.rows, job.criterion, job.recipe, job.seed)
     choice = choose(problem, job.recipe, job.callback)
+    pipeline, document = Pipeline(job.criterion), choice.document(job.recipe)
+    run = Run(job.folder, job.recipe, job.seed, job.about, choice.model, pipeline)
+    run.candidates, run.spent = document, choice.spent
     scores = torch.from_numpy(choice.scores) if problem.crossed else None
-    return choice.model, scores, choice.document(job.recipe)
-
-
-def _counts(targets: Array | SparseTargets) -> tuple[int, int]:
-    """Return how many targets are known, and how many of them are present."""
-    if isinstance(targets, SparseTargets):
-        return targets.num_known, int((targets.entry_values() == 1).sum())
-    return int((targets >= 0).sum()), int((targets == 1).sum())
+    return _finish(job, run, job.rows, choice.model, scores)
 
 
 def _inputs(job: _Job, model: nn.Module, keep: Any) -> tuple[Data, nn.Module]:
@@ -270,7 +284,7 @@ def _inputs(job: _Job, model: nn.Module, keep: Any) -> tuple[Data, nn.Module]:
     from credibly.models import cache_features
     from credibly.models.network import Head
 
-    assert isinstance(model, Network)  # build_user_model refuses others
+    assert isinstance(model, NetworkModule)  # build_user_model refuses others
     keep, device = Path(keep) / "features", job.accelerator.device
     names = ("image_size", "eval_crop", "workers")
     options = {name: getattr(network, name) for name in names}
@@ -287,7 +301,7 @@ def _logging(job: _Job) -> Callback:
         return Callback()
     if job.folder is None:
         return job.callback
-    return LoggingCallback(Log(job.folder, job.recipe.tensorboard), job.callback)
+    return Log(job.folder, job.recipe.tensorboard, job.callback)
 
 
 def _train(job: _Job, rows: Data, network: nn.Module) -> None:
@@ -298,56 +312,46 @@ def _train(job: _Job, rows: Data, network: nn.Module) -> None:
     if isinstance(held_out.targets, SparseTargets):
         evaluator = ManyLabelsEvaluator(recipe, held_out_rows, held_out.targets)
     else:
-        evaluator = EpochEvaluator(recipe, held_out_rows, held_out.targets)
+        evaluator = EpochEvaluator(recipe, held_out_rows, held_out.targets, held_out.weights)
     begun = job.state is not None and checkpoints.newest(job.state) is not None
-    if recipe.head_start and not begun:
-        assert isinstance(network, Network)  # others are refused when recipes are resolved
+    train_rows = _augmented(rows.part("train"), recipe, job.seed)
+    alone = isinstance(job.accelerator, SingleProcess) and type(job.callback) is not Callback
+    ours = isinstance(network, NetworkModule)  # a copy of a user's may cost or do anything
+    if rows.kind == "images" and ours and alone and not begun:
+        callback.on_estimate(estimated(recipe, network, job.criterion, train_rows, len(held_out)))
+    if recipe.probe_first and not begun:
+        assert isinstance(network, NetworkModule)  # others are refused when recipes are resolved
         solve_last_layer(
             *(recipe, network, job.criterion, rows, lambda part: _dataset(part, recipe)),
             *(job.accelerator, callback),
         )
-    trainer = Trainer(
+    Trainer(
         recipe,
         network,
         job.criterion,
-        _augmented(rows.part("train"), recipe, job.seed),
+        train_rows,
         evaluator,
+        weights=rows.part("train").weights,
         seed=job.seed,
         accelerator=job.accelerator,
         folder=job.state,
         callback=callback,
-    )
-    trainer.run()
-    trainer.finish()
+    ).run()
 
 
-def _solve(job: _Job, rows: Data, network: Any) -> tuple[Tensor | None, dict[str, Any]]:
+def _solve(job: _Job, rows: Data, network: Any) -> tuple[Tensor | None, JsonObject]:
     """Solve the last layer of ``network``; return its out-of-fold scores and what was tried."""
-    from credibly.data.splits import CALIBRATION, TEST, TRAIN
-
     recipe, criterion = job.recipe, job.criterion
     assert isinstance(recipe, Solved)
-    rows = rows.take(np.flatnonzero(rows.split != TEST))
-    targets = rows.dense_targets.astype(np.float64)
-    if recipe.folds:
-        folds = Folds.crossed(targets, recipe.folds, recipe.split_seed)
-    else:
-        train, held_out = (np.flatnonzero(rows.split == part) for part in (TRAIN, CALIBRATION))
-        folds = Folds([(train, held_out)])
-    evaluator = EpochEvaluator(recipe, None, targets[folds.scored])
-
-    def measure(scores: Array, odds: Array) -> dict[str, float]:
-        return evaluator.figures(odds, Pipeline(criterion).ranking_scores(scores))
-
-    found = linear.solve(
-        *(_layer_inputs(network, rows), targets, criterion, folds),
-        measure if len(folds.scored) else None,
-        bias=network.head.bias.detach().double().numpy(),
+    rows = rows.take(rows.split != TEST)
+    targets, folds = rows.dense_targets.astype(np.float64), Folds.of(rows, recipe)
+    found = solve_head(
+        *(network, _layer_inputs(network, rows), targets, criterion, folds, recipe),
+        weights=rows.weights,
         penalties=recipe.penalties,
         callback=_logging(job),
         state=job.state,
     )
-    found.layer.copy_to(network.head)
     trials = [{"l2": each["l2"], "cost": each["selection"]} for each in found.tried]
     best = min(found.tried, key=lambda each: each["selection"])
     figures = _in_json({key: best[key] for key in ("nll", "map", "ace") if key in best})
@@ -358,14 +362,14 @@ def _solve(job: _Job, rows: Data, network: Any) -> tuple[Tensor | None, dict[str
 
 def _layer_inputs(network: nn.Module, rows: Data) -> Any:
     """Return what the last layer sees of rows: an array in float64 or a CSR matrix in float32."""
-    from credibly.data.token_rows import SparseRows
+    from credibly.data import SparseRows
 
     if isinstance(rows.encoded, SparseRows):
         return rows.encoded.matrix
     sparse = rows.sparse_features
     features = rows.features if sparse is None else sparse.matrix
     assert features is not None  # resolve refuses others
-    if isinstance(network, Network):
+    if isinstance(network, NetworkModule):
         return network.standardize.applied(features)
     return features.astype(np.float64)
 
@@ -378,7 +382,7 @@ def _dataset(rows: Data, recipe: Recipe) -> Any:
 
 def _augmented(rows: Data, recipe: recipes.Network, seed: int) -> Any:
     """Return rows to train on."""
-    from credibly.data.augment import Augment
+    from credibly.data.torch_datasets import Augment
 
     size = recipe.image_size if rows.kind == "images" else None
     augment = Augment(
@@ -427,9 +431,10 @@ def _finish(job: _Job, run: Run, rows: Data, network: nn.Module, scores: Tensor 
         array = scores.numpy()
         if run.recipe.calibrate != "none":
             method = run.recipe.calibrate
-            run.pipeline.calibrate(array, Targets(held_out.dense_targets), method)
-        probabilities = run.held_out = run.pipeline.probabilities(array)
-        run.pipeline.decision = _decision(run.recipe.average_size, probabilities)
+            truth = Targets(held_out.dense_targets)
+            run.pipeline.calibrate(array, truth, method, weights=held_out.weights)
+        run.held_out = as_often_as_weighted(run.pipeline.probabilities(array), held_out.weights)
+        run.pipeline.decision = _decision(run.recipe.average_size, run.held_out)
     predictions = None if test_scores is None else run.predictions(test, test_scores)
     return _stored(job, run, predictions, measured)
 
@@ -479,7 +484,7 @@ def _decision(average_size: float | None, probabilities: Array) -> Any:
     return decide.AverageSize(average_size).fit(probabilities)
 
 
-def measured(run: Run, predictions: Predictions) -> dict[str, Any]:
+def measured(run: Run, predictions: Predictions) -> JsonObject:
     """Return the metrics of the test rows; NaN becomes None, which JSON can hold."""
     from credibly import metrics
 
@@ -507,6 +512,6 @@ def _top_1_error(ranked: Array, targets: Array) -> dict[str, float]:
     return {"top-1 error": float((ranked.argmax(1) != targets.argmax(1)).mean())}
 
 
-def _in_json(figures: dict[str, Any]) -> dict[str, float | None]:
+def _in_json(figures: JsonObject) -> dict[str, float | None]:
     plain = {name: float(value) for name, value in figures.items()}
     return {name: None if math.isnan(value) else value for name, value in plain.items()}

@@ -3,6 +3,11 @@
 It serves ``linear``, the text model, the last layer of a frozen network (a probe), the last layer
 before fine-tuning (LP-FT), the linear candidate of ``auto`` and the scikit-learn estimator. Rows
 that a layer was not trained on choose the L2 penalty.
+
+LP-FT: from a random last layer the first updates change a pretrained backbone to suit noise. Solved
+first, as a linear model of the features that the backbone has, the last layer passes on gradients
+that mean something from the first update on (Kumar et al. 2022, "Fine-tuning can distort pretrained
+features"). benchmarks/results/networks.md has what it gains.
 """
 
 from __future__ import annotations
@@ -11,6 +16,7 @@ import copy
 import dataclasses
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,19 +25,106 @@ import torch
 from scipy import sparse
 from torch import Tensor, nn
 
+from credibly.checks import InputError
+from credibly.data.splits import CALIBRATION, TRAIN, rarest_label
 from credibly.pipeline import Pipeline
 from credibly.train import checkpoint as checkpoints
 from credibly.train.callbacks import Callback
 from credibly.train.checkpoint import Checkpoint, prefixed
-from credibly.train.folds import Folds
+from credibly.train.distributed import SingleProcess, score
+from credibly.train.trainer import EpochEvaluator
 from credibly.types import Array
 
 if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+    from credibly.data import Data
     from credibly.losses import Loss
+    from credibly.models.network import NetworkModule
+    from credibly.train.recipes import Network as NetworkRecipe
+    from credibly.train.recipes import Recipe
 
 Figures = dict[str, float]
 Measure = Callable[[Array, Array], Figures]
 """From scores and log-odds of the scored rows to their metrics; ``selection`` chooses."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Folds:
+    """For each model to train, the rows it is trained on and the rows that it scores.
+
+    Attributes:
+        parts: pairs of row numbers: rows to train on, rows to score.
+    """
+
+    parts: list[tuple[Array, Array]]
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    @classmethod
+    def of(cls, rows: Data, recipe: Recipe, models: int = 1) -> Folds:
+        """Return the folds of a recipe, or for each model the training and the held-out rows."""
+        if recipe.folds:
+            count = max(models, recipe.folds)
+            return cls.crossed(rows.dense_targets, recipe.folds, recipe.split_seed, count)
+        train, held_out = (np.flatnonzero(rows.split == part) for part in (TRAIN, CALIBRATION))
+        return cls([(train, held_out)] * models)
+
+    @classmethod
+    def crossed(cls, targets: Array, count: int, seed: int, models: int | None = None) -> Folds:
+        """Return folds that leave every row out once, or in turns where there are more models.
+
+        Args:
+            targets: (n, L), which rows are dealt by.
+            count: number of folds.
+            seed: of the order.
+            models: number of models, ``count`` if not given; each further round of ``count`` models
+                divides the rows anew.
+        """
+        parts = []
+        for number in range(models or count):
+            round_, place = divmod(number, count)
+            fold = fold_numbers(targets, count, seed + round_)
+            parts.append((np.flatnonzero(fold != place), np.flatnonzero(fold == place)))
+        return cls(parts)
+
+    @cached_property
+    def trained(self) -> Array:
+        """Return the rows that some model trains on."""
+        return np.unique(np.concatenate([inside for inside, _ in self.parts]))
+
+    @cached_property
+    def scored(self) -> Array:
+        """Return the rows that some model scores, in their order, each once."""
+        return np.unique(np.concatenate([outside for _, outside in self.parts]))
+
+    def averaged(self, scores: list[Array]) -> Array:
+        """Return the mean score of each scored row over the models that score it.
+
+        Example:
+            >>> folds = Folds([(np.array([1]), np.array([0])), (np.array([0]), np.array([1]))])
+            >>> folds.averaged([np.array([[0.5]]), np.array([[2.0]])]).tolist()
+            [[0.5], [2.0]]
+        """
+        places = np.searchsorted(self.scored, np.concatenate([out for _, out in self.parts]))
+        total = np.zeros((len(self.scored), scores[0].shape[1]))
+        np.add.at(total, places, np.concatenate(scores))
+        return total / np.bincount(places, minlength=len(total))[:, None]
+
+
+def fold_numbers(targets: Array, count: int, seed: int) -> Array:
+    """Return a fold for each row, with the rows of each label spread evenly.
+
+    Example:
+        >>> fold_numbers(np.eye(2)[[0, 0, 1, 1]], 2, seed=0).tolist()
+        [0, 1, 0, 1]
+    """
+    order = np.random.default_rng(seed).permutation(len(targets))
+    order = order[np.argsort(rarest_label(targets)[order], kind="stable")]
+    folds = np.empty(len(targets), dtype=np.int64)
+    folds[order] = np.arange(len(targets)) % count
+    return folds
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,6 +182,7 @@ def solve(
     measure: Measure | None,
     *,
     bias: Array,
+    weights: Array | None = None,
     penalties: Sequence[float] | None = None,
     max_iterations: int = 40,
     tolerance: float = 1e-6,
@@ -109,6 +203,7 @@ def solve(
         folds: rows to train on and rows to score.
         measure: metrics of scored rows; None where one penalty is given and nothing is scored.
         bias: (scores,), where the search begins, with weights of 0.
+        weights: (n,) how many rows each counts for; None: one.
         penalties: these are tried in their order. None: a search among 1 and 3 times powers of
             ten, which begins near 0.3 times the mean square norm of a row and ends where the
             penalties on both sides of the best one are worse.
@@ -133,9 +228,9 @@ def solve(
     """
     callback = callback or Callback()
     axes = _Axes.of(inputs, folds.trained, max_axes)
-    problem = _Problem(
+    problem = _LinearProblem(
         *(axes.along(inputs), targets, criterion, axes.lengths),
-        *(max_iterations, tolerance, block),
+        *(max_iterations, tolerance, block, weights),
     )
     search = _Search(
         _grid(axes.lengths) if penalties is None else list(penalties), all=penalties is not None
@@ -173,6 +268,123 @@ def solve(
     problem.fit_state(criterion, layer, folds.trained)
     tried = [figures for _, figures in search.tried]
     return Solution(axes.put_back(layer), l2, scores, odds, tried)
+
+
+def solve_head(
+    network: Any,
+    inputs: Any,
+    targets: Array,
+    criterion: Loss,
+    folds: Folds,
+    recipe: Recipe,
+    **options: Any,
+) -> Solution:
+    """Solve the last layer of ``network`` for these inputs of it, and set it to the solution.
+
+    Args:
+        network: its biases are where the search begins.
+        inputs, targets, criterion, folds: as for ``solve``.
+        recipe: says by which metric the penalty is chosen.
+        options: of ``solve``.
+    """
+    pipeline, scored = Pipeline(criterion), folds.scored
+    weights = options.get("weights")
+    own = None if weights is None else weights[scored]
+    evaluator = EpochEvaluator(recipe, None, targets[scored], own)
+
+    def measure(scores: Array, odds: Array) -> Figures:
+        return evaluator.figures(odds, pipeline.ranking_scores(scores))
+
+    bias = network.head.bias.detach().cpu().double().numpy()
+    measure_them = measure if len(scored) else None
+    found = solve(inputs, targets, criterion, folds, measure_them, bias=bias, **options)
+    found.layer.copy_to(network.head)
+    return found
+
+
+def can_probe(criterion: Loss) -> bool:
+    """Return whether a last layer can be solved for this loss before training.
+
+    It must have one score per label and nothing that training would go on with.
+
+    Example:
+        >>> from credibly import losses
+        >>> [can_probe(losses.from_name(name, num_labels=3)) for name in ("bce", "quasibinary")]
+        [True, False]
+    """
+    return solvable(criterion) and not criterion.has_state and criterion.num_outputs(2) == 2
+
+
+def solve_last_layer(
+    recipe: NetworkRecipe,
+    network: NetworkModule,
+    criterion: Loss,
+    data: Data,
+    dataset: Callable[[Data], Any],
+    accelerator: Accelerator | SingleProcess,
+    callback: Callback,
+    *,
+    max_rows: int = 16_384,
+    max_entries: int = 20_000_000,
+    **options: Any,
+) -> Solution:
+    """Solve the last layer on the backbone's features of the training rows.
+
+    Args:
+        recipe: of the run.
+        network: its last layer is set in place; its biases are where the solution starts.
+        criterion: the loss.
+        data: training rows, and held-out rows that choose the penalty.
+        dataset: makes rows that can be scored, without augmentation.
+        accelerator: device and processes.
+        callback: receives the metrics of each penalty.
+        max_rows: rows whose features are kept, evenly chosen where there are more.
+        max_entries: scores of these rows: some 500 MB with the features.
+        options: of ``solve``.
+
+    Returns:
+        The solution, whose penalty is for features of mean square one.
+    """
+    network.to(accelerator.device)
+    limit = max(1, min(max_rows, max_entries // data.num_labels))
+    train, held_out = (_evenly(data.part(part), limit) for part in ("train", "calibration"))
+    inputs = np.concatenate(
+        [
+            score(*(network, dataset(rows), accelerator, recipe.workers), forward=network.features)
+            .double()
+            .numpy()
+            for rows in (train, held_out)
+        ]
+    )
+    if not np.isfinite(inputs).all():
+        raise InputError(
+            f"The features that `weights` {recipe.weights} give must be finite; got NaN or "
+            "infinity. Give other weights, or turn `probe_first` off."
+        )
+    rows, count = np.arange(len(inputs)), len(train)
+    scale = float(np.sqrt(np.square(inputs[:count]).mean())) or 1.0
+    targets = np.concatenate([train.dense_targets, held_out.dense_targets]).astype(np.float64)
+    own = train.weights, held_out.weights
+    weights = None if own[0] is None or own[1] is None else np.concatenate([own[0], own[1]])
+    progress = Callback()
+    progress.on_epoch = lambda figures: callback.on_linear_probe(
+        {key: figures[key] for key in ("l2", "nll", "map", "ace")}
+    )
+    found = solve_head(
+        *(network, inputs / scale, targets, copy.deepcopy(criterion).cpu().eval()),
+        *(Folds([(rows[:count], rows[count:])]), dataclasses.replace(recipe, select="nll")),
+        callback=progress,
+        weights=weights,
+        **options,
+    )
+    Layer(found.layer.weight / scale, found.layer.bias).copy_to(network.head)
+    return found
+
+
+def _evenly(rows: Data, limit: int) -> Data:
+    """Return evenly chosen rows, at most ``limit``."""
+    step = -(-len(rows) // limit)
+    return rows if step <= 1 else rows.take(np.arange(0, len(rows), step))
 
 
 def solvable(criterion: Loss) -> bool:
@@ -243,7 +455,7 @@ class _Search:
 
 
 @dataclasses.dataclass
-class _Problem:
+class _LinearProblem:
     """Inputs along their axes, and how the loss over them is minimised."""
 
     inputs: Any
@@ -253,11 +465,14 @@ class _Problem:
     max_iterations: int
     tolerance: float
     block: int
+    weights: Array | None = None
 
     def minimum(self, rows: Array, l2: float, start: Layer) -> Layer:
         """Return the layer at the minimum over these rows."""
         inputs = self.inputs[rows]
         targets = torch.from_numpy(self.targets[rows].astype(inputs.dtype, copy=False))
+        weights = None if self.weights is None else self.weights[rows].astype(inputs.dtype)
+        weighing = None if weights is None else torch.from_numpy(weights)
         columns = inputs.T.tocsr() if sparse.issparse(inputs) else inputs.T
         count = targets.shape[1]
         step = count
@@ -269,13 +484,19 @@ class _Problem:
             own = targets[:, chosen].contiguous()
             if (own >= 0).any():
                 part = Layer(weight[:, chosen], bias[chosen])
-                found = self._minimum(inputs, columns, own, l2, part)
+                found = self._minimum((inputs, columns), own, weighing, l2, part)
                 weight[:, chosen], bias[chosen] = found.weight, found.bias
         return Layer(weight, bias)
 
     def _minimum(
-        self, inputs: Any, columns: Any, targets: Tensor, l2: float, start: Layer
+        self,
+        both: tuple[Any, Any],
+        targets: Tensor,
+        weights: Tensor | None,
+        l2: float,
+        start: Layer,
     ) -> Layer:
+        inputs, columns = both  # rows, and the same turned
         criterion = copy.deepcopy(self.criterion).train()
         terms = loss_terms(criterion, targets)
         unit = self._unit(targets, l2, terms, len(start.bias)).astype(inputs.dtype)
@@ -288,7 +509,7 @@ class _Problem:
         def value_and_slope(vector: Array) -> tuple[float, Array]:
             own = layer(vector)
             scores = torch.from_numpy(_product(inputs, own.weight) + own.bias).requires_grad_()
-            loss = criterion(scores, targets)
+            loss = criterion(scores, targets, weights)
             slope = torch.autograd.grad(loss, scores)[0].numpy()
             weight = own.weight.ravel()
             value = float(loss.detach()) + l2 / terms / 2 * float(weight @ weight)

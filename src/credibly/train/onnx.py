@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,11 +17,14 @@ from torch import Tensor, nn
 
 from credibly import __version__
 from credibly.checks import InputError
+from credibly.data.token_rows import Tensors
 from credibly.files import atomic_path
+from credibly.models.text import TextNetwork
+from credibly.models.trees import TreesModule
 from credibly.pipeline import Pipeline
-from credibly.train.batches import mixed
+from credibly.train.distributed import mixed
 from credibly.train.run import Run
-from credibly.types import Array
+from credibly.types import Array, JsonObject
 
 OPSET = 17
 TOLERANCE = 1e-4
@@ -36,30 +39,26 @@ MAX_CHANGED = 1e-4
 
 def _single_precision(model: nn.Module) -> nn.Module:
     """Return a copy in float32; trees stay as they are, since a threshold must not move."""
-    from credibly.models.trees import Trees
-
     copied = copy.deepcopy(model)
     for part in copied.modules():
-        if not isinstance(part, Trees):
+        if not isinstance(part, TreesModule):
             for tensor in (*part.parameters(recurse=False), *part.buffers(recurse=False)):
                 tensor.data = tensor.data.float() if tensor.is_floating_point() else tensor.data
     return copied
 
 
-class RunModule(nn.Module):
-    """Everything a run does to its inputs, in torch alone; several inputs go by name."""
+class ExportedModule(nn.Module):
+    """A model and the pipeline behind it, in torch alone; several inputs go by name."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, model: nn.Module, pipeline: Pipeline, names: tuple[str, ...]) -> None:
         super().__init__()
-        self.model, self.pipeline = _single_precision(run.model), run.pipeline.to_module()
-        self.names = _input_names(run)
+        self.model, self.pipeline, self.names = model, pipeline.to_module(), names
+        self.eval()
 
     def scores(self, *inputs: Tensor) -> Tensor:
         """Return what the model gives for ``inputs``, before the pipeline."""
         if self.names == SINGLE:
             return self.model(inputs[0])
-        from credibly.data.token_rows import Tensors
-
         named = dict(zip(self.names, inputs, strict=True))
         return self.model(Tensors(inputs[0].shape[0], **named))
 
@@ -78,8 +77,6 @@ TOKENIZER_OUTSIDE = (
 
 
 def _input_names(run: Run) -> tuple[str, ...]:
-    from credibly.models.text import TextNetwork
-
     if isinstance(run.model, TextNetwork):
         return run.model.input_names
     if run.data["kind"].startswith("text"):
@@ -90,8 +87,8 @@ def _input_names(run: Run) -> tuple[str, ...]:
     return SINGLE
 
 
-def export(run: Run, path: str | Path) -> dict[str, Any]:
-    """Write ``run`` as ONNX; it gets its name only after onnxruntime agreed with the run.
+def export(run: Run, path: str | Path) -> JsonObject:
+    """Write ``run`` as ONNX, and check it against the run with onnxruntime.
 
     Probabilities are compared on noise, label sets also on the scores in the run's predictions.
 
@@ -108,29 +105,18 @@ def export(run: Run, path: str | Path) -> dict[str, Any]:
         of the run whose label sets were compared, and how many labels in them changed sides; of
         runs on texts also ``encoder``, what must be done before.
     """
-    onnx = _library("onnx")
-    _library("onnxruntime")
-    module: Any = RunModule(run).eval()
+    module: Any = ExportedModule(_single_precision(run.model), run.pipeline, _input_names(run))
     text, single = run.data["kind"].startswith("text"), module.names == SINGLE
     shape = tuple(run.data["shape"])
     if text and single:
-        shape = (module.model.num_features,)
-    make = _inputs if single else partial(_named_inputs, module.model, run.data["shape"])
-    with atomic_path(path) as beside:
-        _write(module, module.names, make(2, shape), beside)
-        model = onnx.load(str(beside))
-        about: dict[str, Any] = {"labels": run.labels, "loss": run.recipe.loss}
-        about |= {key: run.data.get(key) for key in ("feature_names", "preparation")}
-        about["credibly"] = __version__
-        onnx.helper.set_model_props(model, {"credibly": json.dumps(about, ensure_ascii=False)})
-        onnx.save(model, str(beside))
-        difference = _difference(run, module, make(7, shape), beside)
-        if not difference <= TOLERANCE:
-            raise InputError(
-                f"the ONNX form of {run.title} differs from torch by {difference:.2g} in "
-                f"probability, more than {TOLERANCE:g}; nothing was written."
-            )
-        rows, changed = _compare_stored(run)
+        shape = (int(module.model.num_features),)
+    make = partial(_inputs, shape=shape)
+    if not single:
+        make = partial(_named_inputs, module.model, run.data["shape"])
+    about: JsonObject = {"labels": run.labels, "loss": run.recipe.loss}
+    about |= {key: run.data.get(key) for key in ("feature_names", "preparation", "reader")}
+    rows, changed = _compare_stored(run)
+    difference = _export(path, module, run.pipeline, make, about, run.title)
     result = {"shape": list(shape), "labels": run.labels, "difference": difference}
     result |= {"rows": rows, "changed": changed}
     if text:
@@ -139,13 +125,12 @@ def export(run: Run, path: str | Path) -> dict[str, Any]:
     return result
 
 
-def export_map(pipeline: Pipeline, path: str | Path) -> dict[str, Any]:
+def export_map(pipeline: Pipeline, path: str | Path) -> JsonObject:
     """Write a map of scores as ONNX: input ``inputs``, (rows, scores of a row), float32.
 
+    A map that was fitted on probabilities takes probabilities.
     Outputs and the check by onnxruntime are those of ``export``.
     """
-    onnx = _library("onnx")
-    _library("onnxruntime")
     if pipeline.labels is None:
         raise InputError(
             "a map must hold the names of its labels to become ONNX; got none. Save it by "
@@ -153,21 +138,41 @@ def export_map(pipeline: Pipeline, path: str | Path) -> dict[str, Any]:
         )
     count = len(pipeline.labels)
     shape = (count if pipeline.loss is None else pipeline.loss.num_outputs(count),)
+    about = {"labels": pipeline.labels, "loss": pipeline.loss_name}
+
+    def make(rows: int) -> tuple[Tensor, ...]:
+        (noise,) = _inputs(rows, shape)
+        return (noise.sigmoid() if pipeline.link == "probabilities" else noise,)
+
+    module = ExportedModule(nn.Identity(), pipeline, SINGLE)
+    difference = _export(path, module, pipeline, make, about, "the map")
+    return {"shape": list(shape), "labels": pipeline.labels, "difference": difference, "rows": 0}
+
+
+def _export(
+    path: str | Path,
+    module: ExportedModule,
+    pipeline: Pipeline,
+    make: Callable[[int], tuple[Tensor, ...]],
+    about: JsonObject,
+    title: str,
+) -> float:
+    """Write a module; return the largest difference in probability, on noise."""
+    onnx = _library("onnx")
+    _library("onnxruntime")
     with atomic_path(path) as beside:
-        _write(pipeline.to_module(), SINGLE, _inputs(2, shape), beside)
+        _write(module, module.names, make(2), beside)
         model = onnx.load(str(beside))
-        about = {"labels": pipeline.labels, "loss": pipeline.loss_name, "credibly": __version__}
-        onnx.helper.set_model_props(model, {"credibly": json.dumps(about, ensure_ascii=False)})
+        document = json.dumps({**about, "credibly": __version__}, ensure_ascii=False)
+        onnx.helper.set_model_props(model, {"credibly": document})
         onnx.save(model, str(beside))
-        scores = _inputs(7, shape)[0].numpy()
-        estimates = _run(beside, SINGLE, [scores])[1]
-        difference = float(np.abs(pipeline.probabilities(scores) - estimates).max())
+        difference = _difference(module, pipeline, make(7), beside, title)
         if not difference <= TOLERANCE:
             raise InputError(
-                f"the ONNX form of the map differs from torch by {difference:.2g} in probability, "
+                f"the ONNX form of {title} differs from torch by {difference:.2g} in probability, "
                 f"more than {TOLERANCE:g}; nothing was written."
             )
-    return {"shape": list(shape), "labels": pipeline.labels, "difference": difference, "rows": 0}
+    return difference
 
 
 def _library(name: str) -> Any:
@@ -214,9 +219,7 @@ def _inputs(rows: int, shape: tuple[int, ...]) -> tuple[Tensor, ...]:
     return (torch.randn(rows, *shape, generator=generator),)
 
 
-def _named_inputs(
-    model: Any, data_shape: list[int], rows: int, shape: tuple[int, ...]
-) -> tuple[Tensor, ...]:
+def _named_inputs(model: Any, data_shape: list[int], rows: int) -> tuple[Tensor, ...]:
     """Return tokens of texts of several lengths, and noise for regions."""
     texts = [["a b c " * (row + 1)] * data_shape[0] for row in range(rows)]
     inputs = model.encode(np.array(texts, dtype=object)).batch(np.arange(rows))
@@ -240,13 +243,15 @@ def _run(path: Path, names: Sequence[str], inputs: Sequence[Array]) -> list[Arra
     return found
 
 
-def _difference(run: Run, module: Any, inputs: tuple[Tensor, ...], path: Path) -> float:
+def _difference(
+    module: ExportedModule, pipeline: Pipeline, inputs: tuple[Tensor, ...], path: Path, title: str
+) -> float:
     """Return the largest difference in probability, on noise in another batch size."""
     _, estimates, sets = _run(path, module.names, [each.numpy() for each in inputs])
     with torch.no_grad():
-        scores = module.scores(*inputs)
-    _changed(run, sets, run.pipeline.sets(scores.numpy()))
-    return float(np.abs(run.pipeline.probabilities(scores.numpy()) - estimates).max())
+        scores = module.scores(*inputs).numpy()
+    _changed(title, sets, pipeline.sets(scores))
+    return float(np.abs(pipeline.probabilities(scores) - estimates).max())
 
 
 def _compare_stored(run: Run) -> tuple[int, int]:
@@ -259,7 +264,7 @@ def _compare_stored(run: Run) -> tuple[int, int]:
     if run.criterion.num_outputs(count) != count or not stored.exists():
         return 0, 0  # only the ranking scores are stored
     scan = Predictions.scan(stored)
-    if scan.top or not scan.has_scores:
+    if not (scan.every_label and scan.has_scores):
         return 0, 0
     scores = scan.read(run.labels, np.arange(scan.num_rows) < MAX_ROWS).scores
     assert scores is not None
@@ -267,15 +272,15 @@ def _compare_stored(run: Run) -> tuple[int, int]:
         path = Path(folder) / "pipeline.onnx"
         _write(run.pipeline.to_module(), SINGLE, (torch.from_numpy(scores[:2]),), path)
         _, _, sets = _run(path, SINGLE, [scores])
-    return len(scores), _changed(run, sets, run.pipeline.sets(scores))
+    return len(scores), _changed(run.title, sets, run.pipeline.sets(scores))
 
 
-def _changed(run: Run, found: Array, expected: Array) -> int:
+def _changed(title: str, found: Array, expected: Array) -> int:
     """Return how many labels are in one set and not in the other; refuse more than a few."""
     changed = int((found != expected).sum())
     if changed > max(1, MAX_CHANGED * expected.size):
         raise InputError(
-            f"the label sets of the ONNX form of {run.title} differ from those of the run in "
+            f"the label sets of the ONNX form of {title} differ from those of the run in "
             f"{changed:,} of {expected.size:,} labels; nothing was written."
         )
     return changed

@@ -10,15 +10,18 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
 from torch.optim.adamw import adamw
 from torch.optim.sgd import sgd
 
-from credibly.models.network import Network
+from credibly.models.network import NetworkModule
 from credibly.train import recipes
+
+Group: TypeAlias = dict[str, Any]
+"""Parameters with their rate and decay, or what is remembered of one."""
 
 
 class Updates(ABC):
@@ -36,9 +39,9 @@ class Updates(ABC):
         [0.5, 0.5]
     """
 
-    def __init__(self, groups: list[dict[str, Any]]) -> None:
+    def __init__(self, groups: list[Group]) -> None:
         self.param_groups = groups
-        self.state: dict[int, dict[str, Any]] = {}
+        self.state: dict[int, Group] = {}
         count = 0
         self._indices: list[list[int]] = []
         for group in groups:
@@ -55,18 +58,10 @@ class Updates(ABC):
                 if parameter.grad is not None
             ]
             if moved:
-                parameters, states = zip(*moved, strict=True)
-                gradients = [parameter.grad for parameter in parameters]
-                self._move(group, list(parameters), gradients, list(states))
+                self._move(group, [each for each, _ in moved], [state for _, state in moved])
 
     @abstractmethod
-    def _move(
-        self,
-        group: dict[str, Any],
-        parameters: list[Tensor],
-        gradients: list[Tensor],
-        states: list[dict[str, Any]],
-    ) -> None:
+    def _move(self, group: Group, parameters: list[Any], states: list[Group]) -> None:
         """Move parameters of one group by their gradients; ``states`` hold what is remembered."""
 
     def zero_grad(self) -> None:
@@ -95,20 +90,22 @@ class Updates(ABC):
 
 
 class AdamW(Updates):
-    """AdamW with the constants of ``torch.optim.AdamW``."""
+    """AdamW with the constants of ``torch.optim.AdamW``; or Adam, which decays in the gradient."""
 
-    def _move(
-        self,
-        group: dict[str, Any],
-        parameters: list[Tensor],
-        gradients: list[Tensor],
-        states: list[dict[str, Any]],
-    ) -> None:
+    def __init__(self, groups: list[Group], decoupled: bool = True) -> None:
+        super().__init__(groups)
+        self.decoupled = decoupled
+
+    def _move(self, group: Group, parameters: list[Any], states: list[Group]) -> None:
         for parameter, state in zip(parameters, states, strict=True):
             if not state:
                 state["step"] = torch.tensor(0.0)
                 state["exp_avg"] = torch.zeros_like(parameter)
                 state["exp_avg_sq"] = torch.zeros_like(parameter)
+        gradients, decay = [each.grad for each in parameters], group["weight_decay"]
+        if decay and not self.decoupled:
+            pairs = zip(gradients, parameters, strict=True)
+            gradients, decay = [g.add(p, alpha=decay) for g, p in pairs], 0.0
         adamw(
             parameters,
             gradients,
@@ -121,7 +118,7 @@ class AdamW(Updates):
             beta1=0.9,
             beta2=0.999,
             lr=group["lr"],
-            weight_decay=group["weight_decay"],
+            weight_decay=decay,
             eps=1e-8,
             maximize=False,
         )
@@ -130,21 +127,15 @@ class AdamW(Updates):
 class SGD(Updates):
     """Stochastic gradient descent with momentum."""
 
-    def __init__(self, groups: list[dict[str, Any]], momentum: float, nesterov: bool) -> None:
+    def __init__(self, groups: list[Group], momentum: float, nesterov: bool) -> None:
         super().__init__(groups)
         self.momentum, self.nesterov = momentum, nesterov
 
-    def _move(
-        self,
-        group: dict[str, Any],
-        parameters: list[Tensor],
-        gradients: list[Tensor],
-        states: list[dict[str, Any]],
-    ) -> None:
+    def _move(self, group: Group, parameters: list[Any], states: list[Group]) -> None:
         buffers: list[Tensor | None] = [state.get("momentum_buffer") for state in states]
         sgd(
             parameters,
-            gradients,
+            [each.grad for each in parameters],
             buffers,
             foreach=False,
             weight_decay=group["weight_decay"],
@@ -162,12 +153,12 @@ class SGD(Updates):
 def build_optimizer(
     recipe: recipes.Network, model: nn.Module, criterion: nn.Module, *, on_cpu: bool = True
 ) -> torch.optim.Optimizer | Updates:
-    """Return SGD or AdamW. Biases, norms and the loss's own parameters are not decayed.
+    """Return SGD, Adam or AdamW. Biases, norms and the loss's own parameters are not decayed.
 
     Each group has a ``scale``: the factor on the learning rate of its parameters. On the CPU of
     one process both are ``Updates``, which start sooner.
     """
-    groups: list[dict[str, Any]] = []
+    groups: list[Group] = []
     for scale, parameters in _scaled_parameters(recipe, model):
         decayed = [p for p in parameters if p.ndim > 1]
         others = [p for p in parameters if p.ndim <= 1]
@@ -181,7 +172,7 @@ def build_optimizer(
         groups = [{"lr": recipe.highest_rate, **group} for group in groups]
         if recipe.optimizer == "sgd":
             return SGD(groups, recipe.momentum, recipe.nesterov)
-        return AdamW(groups)
+        return AdamW(groups, recipe.optimizer == "adamw")
     if recipe.optimizer == "sgd":
         return torch.optim.SGD(
             groups,
@@ -189,7 +180,8 @@ def build_optimizer(
             momentum=recipe.momentum,
             nesterov=recipe.nesterov,
         )
-    return torch.optim.AdamW(groups, lr=recipe.highest_rate)
+    kind = torch.optim.AdamW if recipe.optimizer == "adamw" else torch.optim.Adam
+    return kind(groups, lr=recipe.highest_rate)
 
 
 def _scaled_parameters(
@@ -197,7 +189,7 @@ def _scaled_parameters(
 ) -> list[tuple[float, list[nn.Parameter]]]:
     """Return trained parameters by the factor on their rate: 1 for the head, less below it."""
     trained = [p for p in model.parameters() if p.requires_grad]
-    if not isinstance(model, Network) or recipe.backbone_rate == recipe.layer_decay == 1:
+    if not isinstance(model, NetworkModule) or recipe.backbone_rate == recipe.layer_decay == 1:
         return [(1.0, trained)]
     layers = model.layers()
     scaled = [

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import csv
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from credibly.checks import InputError, at_least, choice
 from credibly.files import atomic_path, sweep
 from credibly.train.run import CALIBRATION, MODEL, Run
+from credibly.types import JsonObject
 
 if TYPE_CHECKING:
     from credibly.data import Data
+    from credibly.predictions import Predictions
 
 CHUNK = 16_384
 FORMATS = ("predictions", "wide", "lists")
@@ -36,14 +38,14 @@ def predict_to(
     """Predict ``rows`` into one file, or into a folder with one file per shard.
 
     Shard ``i`` is the ``i``-th stretch of rows; process ``p`` of ``processes`` takes shards p, p +
-    processes, …. A shard whose file is there is skipped: a job that stopped goes on by running it
-    again. Files of another run or of other rows are an error, not skipped.
+    processes, …. A shard whose file exists is skipped, so run a stopped job again to
+    continue it. Files of another run or of other rows are an error, not skipped.
 
     Args:
         run: from ``load``.
         rows: what to predict.
         out: a path ending in ``.parquet`` or ``.csv`` for one file, with the same columns; anything
-            else is a folder of parts, which reads as one file.
+            else is a folder of shards, which reads as one file.
         shards: number of parts.
         process, processes: which share of the parts is this process's.
         format: ``"predictions"``; for a ``.csv`` file also ``"wide"``, ids and one column of
@@ -54,7 +56,7 @@ def predict_to(
     Returns:
         The files that this process wrote.
     """
-    from credibly.predictions.completeness import shard_metadata, shard_name
+    from credibly.predictions.dataset import shard_metadata, shard_name
 
     out = Path(out)
     rows = run.check(rows)
@@ -68,10 +70,15 @@ def predict_to(
                 f"{shards} shards by {processes} processes need a folder; got the file {out}. "
                 f"Use --out {out.with_suffix('')}, which reads as one file."
             )
+        if out.suffix == ".csv" and run.keeps_top_labels:
+            raise InputError(
+                f"{run.title} keeps the most probable labels of each row, which are lists; a CSV "
+                f"file has none. Use --out {out.with_suffix('.parquet')}."
+            )
         if format != "predictions":
             _write_rows(run, rows, out, format, advance)
         elif out.suffix == ".csv":
-            _write_csv(run, rows, out, {}, advance)
+            _write_csv(run, rows, out, advance)
         else:
             _write(run, rows, out, {}, advance)
         return [out]
@@ -118,14 +125,14 @@ def run_hash(run: Run) -> str:
     """Return a hash of what decides a run's predictions: its weights and its calibration."""
     folder, digest = run.folder, hashlib.sha256()
     if folder is None:
-        raise InputError("parts of predictions name the run's folder; train with `folder=…`.")
+        raise InputError("predictions in parts need the folder of the run; train with `folder=…`.")
     for name in (MODEL, CALIBRATION):
         with (folder / name).open("rb") as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()
 
 
-def _is_there(part: Path, origin: dict[str, Any]) -> bool:
+def _is_there(part: Path, origin: JsonObject) -> bool:
     from credibly.predictions import Predictions
 
     if not part.exists():
@@ -138,19 +145,19 @@ def _is_there(part: Path, origin: dict[str, Any]) -> bool:
     return True
 
 
-def _refuse_top_labels(run: Run, path: Path) -> None:
-    if run.keeps_top_labels:
-        raise InputError(
-            f"{run.title} keeps the most probable labels of each row, which are lists; a CSV file "
-            f"has none. Use --out {path.with_suffix('.parquet')}."
-        )
+def _predicted(
+    run: Run, rows: Data, truth: bool, advance: Callable[[float], None]
+) -> Iterator[Predictions]:
+    for start in range(0, len(rows), CHUNK):
+        chunk = rows.take(np.arange(start, min(start + CHUNK, len(rows))))
+        yield run.predicted(chunk, truth)
+        advance(len(chunk))
 
 
 def _write_rows(
     run: Run, rows: Data, path: Path, format: str, advance: Callable[[float], None]
 ) -> None:
     """Write ids with probabilities or with label sets, as competitions ask for."""
-    _refuse_top_labels(run, path)
     read = run.data.get("reader", {})  # version 0.2 did not write it
     spaces = any(" " in label for label in run.labels)
     separator = read.get("separator", "none")  # none: a cell of the training file is one name
@@ -160,29 +167,23 @@ def _write_rows(
     with atomic_path(path) as beside, beside.open("w", encoding="utf-8", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
         table.writerow([name, *titles])
-        for start in range(0, len(rows), CHUNK):
-            chunk = rows.take(np.arange(start, min(start + CHUNK, len(rows))))
-            found = run.predictions(chunk, run.scores(chunk), truth=False).probabilities
-            cells = [[f"{each:.6g}" for each in row] for row in found]
+        for found in _predicted(run, rows, False, advance):
+            cells = [[f"{each:.6g}" for each in row] for row in found.probabilities]
             if format == "lists":
                 names = np.array(run.labels, dtype=object)
-                sets = run.pipeline.rule.predict(found)
+                sets = run.pipeline.rule.predict(found.probabilities)
                 cells = [[separator.join(names[row])] for row in sets]
-            table.writerows([key, *row] for key, row in zip(chunk.ids, cells, strict=True))
-            advance(len(chunk))
+            table.writerows([key, *row] for key, row in zip(found.ids, cells, strict=True))
 
 
-def _write_csv(
-    run: Run, rows: Data, path: Path, extra: dict[str, Any], advance: Callable[[float], None]
-) -> None:
+def _write_csv(run: Run, rows: Data, path: Path, advance: Callable[[float], None]) -> None:
     """Write the columns of a predictions file as CSV."""
     import pyarrow.csv
     import pyarrow.parquet as pq
 
-    _refuse_top_labels(run, path)
     with TemporaryDirectory() as folder:
         whole = Path(folder) / "predictions.parquet"
-        _write(run, rows, whole, extra, advance)
+        _write(run, rows, whole, {}, advance)
         with (
             atomic_path(path) as beside,
             pq.ParquetFile(whole) as file,
@@ -193,21 +194,13 @@ def _write_csv(
 
 
 def _write(
-    run: Run, rows: Data, path: Path, extra: dict[str, Any], advance: Callable[[float], None]
+    run: Run, rows: Data, path: Path, extra: JsonObject, advance: Callable[[float], None]
 ) -> None:
     from credibly.predictions import Writer
 
-    if run.keeps_top_labels:
-        with Writer(path, run.labels, metadata={**run.metadata(), **extra}) as writer:
-            for start in range(0, len(rows), CHUNK):
-                chunk = rows.take(np.arange(start, min(start + CHUNK, len(rows))))
-                writer.append(run.top_predictions(chunk))
-                advance(len(chunk))
-        return
-    truth, targets = rows.has_truth, rows.dense_targets
-    soft = bool(((targets > 0) & (targets < 1)).any())
+    targets, soft = rows.targets, False
+    if isinstance(targets, np.ndarray):
+        soft = bool(((targets > 0) & (targets < 1)).any())
     with Writer(path, run.labels, metadata={**run.metadata(), **extra}, soft=soft) as writer:
-        for start in range(0, len(rows), CHUNK):
-            chunk = rows.take(np.arange(start, min(start + CHUNK, len(rows))))
-            writer.append(run.predictions(chunk, run.scores(chunk), truth=truth))
-            advance(len(chunk))
+        for found in _predicted(run, rows, rows.has_truth, advance):
+            writer.append(found)

@@ -21,8 +21,9 @@ from functools import cache
 from typing import Any, ClassVar
 
 from credibly.names import METHODS, check_model
+from credibly.types import JsonObject
 
-OPTIMIZERS = {"adamw": "AdamW", "sgd": "SGD"}
+OPTIMIZERS = {"adamw": "AdamW", "adam": "Adam", "sgd": "SGD"}
 SCHEDULES = ("cosine", "linear", "constant", "step", "onecycle")
 JUDGES = ("nll", "map", "accuracy", "average-k")
 PRECISIONS = ("float32", "bf16", "fp16")
@@ -102,7 +103,7 @@ class Recipe:
     )
     workers: int = option(0, "processes that decode images", within=(0, 256))
     checkpoint_seconds: float = option(
-        30.0, "seconds of work that a crash may cost", within=(0, 1e30)
+        30.0, "seconds between checkpoints, which a crash may cost", within=(0, 1e30)
     )
     tensorboard: bool = option(False, "also write TensorBoard events (needs tensorboard)")
 
@@ -114,7 +115,7 @@ class Recipe:
             value = getattr(self, field.name)
             if not _fits(hints[field.name], value):
                 words = _type_in_words(hints[field.name])
-                raise checks.InputError(f"`{field.name}` must be {words}; got {value!r:.80}.")
+                raise _error(f"`{field.name}` must be {words}; got {value!r:.80}.")
             if value is None:
                 continue
             if field.metadata.get("choices"):
@@ -124,9 +125,9 @@ class Recipe:
         if self.average_size is not None:
             checks.average_size(self.average_size)
         if self.select == "average-k" and self.average_size is None:
-            raise checks.InputError("`select` average-k needs `average_size` (K); got none.")
+            raise _error("`select` average-k needs `average_size` (K); got none.")
         if self.folds == 1:
-            raise checks.InputError("`folds` must be 0 or at least 2; got 1.")
+            raise _error("`folds` must be 0 or at least 2; got 1.")
 
     def in_words(self) -> str:
         """Return the model in words, and of a linear one how it is trained.
@@ -152,9 +153,13 @@ class Recipe:
         return Network(**{**values, **changes})
 
 
-def _check_range(field: dataclasses.Field[Any], value: Any) -> None:
+def _error(text: str) -> Exception:
     from credibly.checks import InputError
 
+    return InputError(text)
+
+
+def _check_range(field: dataclasses.Field[Any], value: Any) -> None:
     limits, ends = field.metadata.get("within"), field.metadata.get("open", "")
     if limits is None:
         return
@@ -165,11 +170,11 @@ def _check_range(field: dataclasses.Field[Any], value: Any) -> None:
         interval = (
             f"{'(' if 'low' in ends else '['}{low:g}, {high:g}{')' if 'high' in ends else ']'}"
         )
-        raise InputError(f"`{field.name}` must lie in {interval}; got {value!r:.80}.")
+        raise _error(f"`{field.name}` must lie in {interval}; got {value!r:.80}.")
 
 
 @cache
-def type_hints(recipe: type[Recipe]) -> dict[str, Any]:
+def type_hints(recipe: type[Recipe]) -> JsonObject:
     """Return the types of the options of a recipe."""
     return typing.get_type_hints(recipe)
 
@@ -249,8 +254,16 @@ class TextLinear(Solved):
     )
 
 
-_WEIGHTS = option(None, "local weights file of the backbone (safetensors)")
-_IMAGE_SIZE = option(None, "side images are brought to", within=(1, 2**13))
+_WEIGHTS = option(
+    None,
+    "local weights file of the backbone (safetensors); auto: those of efficientnet-lite0 that "
+    "credibly[images] installs",
+)
+_IMAGE_SIZE = option(
+    None,
+    "side images are brought to (default: 224; without --probe their own where they are smaller)",
+    within=(1, 2**13),
+)
 _EVAL_CROP = option(
     None,
     "bring the shorter side of test images to this, and cut out the middle",
@@ -293,7 +306,7 @@ class Trees(Recipe):
 class Auto(Recipe):
     """Compare models for features on rows they did not see; keep the best or a weighted sum.
 
-    On other data: the usual model for them.
+    On images and texts: their default model.
     """
 
     name = "auto"
@@ -321,7 +334,9 @@ class Steps(Recipe):
         within=(0, 1),
         open="high",
     )
-    epochs: int = option(30, "passes over the training rows", within=(1, 10**6))
+    epochs: int | None = option(
+        None, "passes over the training rows (default: 30; with probe-first 5)", within=(1, 10**6)
+    )
     batch_size: int | None = option(
         None, "rows per step (default: 32 to 128, by number of rows)", within=(1, 2**24)
     )
@@ -331,7 +346,7 @@ class Steps(Recipe):
     optimizer: str = option("adamw", "optimizer", choices=tuple(OPTIMIZERS))
     learning_rate: float | None = option(
         None,
-        "highest learning rate (default: 0.001; with head-start 0.0003)",
+        "highest learning rate (default: 0.001; with probe-first 0.0003)",
         within=(0, 1e30),
         open="low",
     )
@@ -339,6 +354,9 @@ class Steps(Recipe):
     nesterov: bool = option(False, "Nesterov's form of momentum")
     weight_decay: float = option(1e-4, "weight decay (biases and norms excluded)", within=(0, 1e30))
     schedule: str = option("cosine", "course of the learning rate", choices=SCHEDULES)
+    schedule_epochs: int | None = option(
+        None, "epochs after which the schedule would end (default: epochs)", within=(1, 10**6)
+    )
     warmup: float = option(
         0.05, "share of steps over which the learning rate rises", within=(0, 1), open="high"
     )
@@ -351,16 +369,23 @@ class Steps(Recipe):
     )
     prior_bias: bool = option(True, "start the last biases at the labels' rates")
     select: str = option("nll", "epoch to keep, judged on held-out rows", choices=SELECTIONS)
-    patience: int = option(
-        0, "epochs without a better one before stopping; 0 never stops", within=(0, 10**6)
+    patience: int | None = option(
+        None,
+        "epochs without a better one before stopping; 0 never stops (default: 0; with "
+        "probe-first 2)",
+        within=(0, 10**6),
     )
+    probe_first = None
+
+    @property
+    def num_epochs(self) -> int:
+        """Return the number of epochs: the one given, or what the way to train asks for."""
+        return self.epochs or (5 if self.probe_first else 30)
 
     def __post_init__(self) -> None:
-        from credibly.checks import InputError
-
         super().__post_init__()
         if self.schedule == "step" and not self.milestones:
-            raise InputError("`schedule` step needs `milestones`, e.g. 0.5,0.75; got none.")
+            raise _error("`schedule` step needs `milestones`, e.g. 0.5,0.75; got none.")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -394,13 +419,13 @@ class Network(Steps):
     frozen_epochs: int = option(
         0, "epochs that train the last layer only, before the backbone", within=(0, 10**6)
     )
-    head_start: bool | None = option(
+    probe_first: bool | None = option(
         None,
         "before training, solve the last layer for the features that the weights file gives "
         "(default: for images with weights)",
     )
     fixed_norms: bool | None = option(
-        None, "batch norms keep the statistics of the weights file (default: with head-start)"
+        None, "batch norms keep the statistics of the weights file (default: with probe-first)"
     )
     features: bool = option(False, "compute a frozen backbone's features once and keep them")
     terms: int | None = option(
@@ -442,28 +467,26 @@ class Network(Steps):
     precision: str = option("float32", "arithmetic of the model", choices=PRECISIONS)
 
     def __post_init__(self) -> None:
-        from credibly.checks import InputError
-
         super().__post_init__()
         if self.features and not self.frozen:
-            raise InputError("`features` keeps a frozen backbone's output; give `frozen` too.")
+            raise _error("`features` keeps a frozen backbone's output; give `frozen` too.")
         if self.features and self.views != "one":
-            raise InputError(
+            raise _error(
                 f"`features` keeps one view of each image; got `views` {self.views}. Leave one out."
             )
-        if self.frozen_epochs >= self.epochs:
-            raise InputError(
-                f"`frozen_epochs` must be fewer than `epochs`, {self.epochs}; got "
+        if self.frozen_epochs >= self.num_epochs:
+            raise _error(
+                f"`frozen_epochs` must be fewer than `epochs`, {self.num_epochs}; got "
                 f"{self.frozen_epochs}. Give `frozen` to train the last layer only."
             )
         if self.frozen and (self.frozen_epochs or self.backbone_rate != 1 or self.layer_decay != 1):
-            raise InputError(
+            raise _error(
                 "`frozen` trains the last layer only; got `frozen_epochs`, `backbone_rate` or "
                 "`layer_decay` too, which train the backbone. Give one or the other."
             )
-        if self.head_start and (self.frozen or self.weights in (None, "none")):
-            raise InputError(
-                "`head_start` solves the last layer for a pretrained backbone that is then "
+        if self.probe_first and (self.frozen or self.weights in (None, "none")):
+            raise _error(
+                "`probe_first` solves the last layer for a pretrained backbone that is then "
                 "trained; got " + ("`frozen`." if self.frozen else "no `weights`.")
             )
 
@@ -477,14 +500,14 @@ class Network(Steps):
         """
         if self.learning_rate is not None:
             return self.learning_rate
-        return 3e-4 if self.head_start and self.optimizer == "adamw" else 1e-3
+        return 3e-4 if self.probe_first and self.optimizer == "adamw" else 1e-3
 
     def in_words(self) -> str:
         if self.model != "linear":
             return str(self.model)
-        plural = "" if self.epochs == 1 else "s"
+        plural = "" if self.num_epochs == 1 else "s"
         optimizer = OPTIMIZERS[self.optimizer]
-        return f"linear layer, trained by {optimizer} for {self.epochs} epoch{plural}"
+        return f"linear layer, trained by {optimizer} for {self.num_epochs} epoch{plural}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -494,30 +517,14 @@ class Ensemble(Steps):
     name = "ensemble"
     model = "mlp"
     ensemble: int = option(5, "number of networks", within=(2, 1000))
-    snapshots: int = option(
-        1,
-        "weights kept of each network, one at the end of each cycle of its rate",
-        within=(1, 100),
-    )
     folds: int | None = _folds("default where the data name no held-out rows: 5")
 
     def __post_init__(self) -> None:
-        from credibly.checks import InputError
-
         super().__post_init__()
         if (self.folds or 0) > self.ensemble:
-            raise InputError(
+            raise _error(
                 f"`ensemble` must be at least `folds`, {self.folds}, so that every row is left out "
                 f"by some member; got {self.ensemble}."
-            )
-        if self.ensemble * self.snapshots > MAX_MEMBERS:
-            raise InputError(
-                f"`ensemble` times `snapshots` must be at most {MAX_MEMBERS:,} members; got "
-                f"{self.ensemble} × {self.snapshots}."
-            )
-        if self.snapshots > self.epochs:
-            raise InputError(
-                f"`snapshots` must be at most `epochs`, {self.epochs}; got {self.snapshots}."
             )
 
 
@@ -546,11 +553,9 @@ def seconds(budget: str) -> float:
         ...
         credibly.checks.InputError: `budget` must be a time such as 60s, 5m or 1h; got 'soon'.
     """
-    from credibly.checks import InputError
-
     found = re.fullmatch(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*([a-z]*)\s*", str(budget))
     if found is None or found[2] not in _UNITS:
-        raise InputError(f"`budget` must be a time such as 60s, 5m or 1h; got {budget!r:.80}.")
+        raise _error(f"`budget` must be a time such as 60s, 5m or 1h; got {budget!r:.80}.")
     return float(found[1]) * _UNITS[found[2]]
 
 
@@ -592,12 +597,12 @@ def recipe(model: object = "auto", **options: Any) -> Recipe:
         credibly.checks.InputError: `epochs` belongs to the recipe Network or Ensemble; `model` \
 forest makes Trees. Leave it out, or choose another model.
     """
-    from credibly.checks import InputError, nearest
+    from credibly.checks import nearest
 
-    given: dict[str, Any] = {k: value for k, value in options.items() if value is not None}
+    given: JsonObject = {k: value for k, value in options.items() if value is not None}
     if isinstance(model, Recipe):
         if given:
-            raise InputError(
+            raise _error(
                 f"`{next(iter(given))}` must be given once; got it beside a recipe, which has all "
                 "its options. Put it into the recipe."
             )
@@ -606,18 +611,18 @@ forest makes Trees. Leave it out, or choose another model.
     probe = given.pop("probe", False)
     for name in given:
         if name not in known:
-            raise InputError(f"unknown option {name!r}. {nearest(name, sorted(known))}")
+            raise _error(f"unknown option {name!r}. {nearest(name, sorted(known))}")
     types = (Probe,) if probe else _types(model)
     if isinstance(model, str) and model in RECIPES and model not in ("auto", "linear"):
         model = None
     for each in types:
         if given.keys() <= set(option_names(each)):
-            own: dict[str, Any] = (
+            own: JsonObject = (
                 {"model": model} if model is not None and "model" in option_names(each) else {}
             )
             return each(**given, **own)
     stray = next(name for name in given if name not in option_names(types[0]))
-    raise InputError(
+    raise _error(
         f"`{stray}` belongs to the recipe {_any_of(owners(stray))}; "
         f"`model` {model or types[0].name} makes {types[0].__name__}"
         + (f" with {_listed(given, types[0])}" if len(types) > 1 else "")
@@ -657,7 +662,7 @@ def _types(model: object) -> tuple[type[Recipe], ...]:
     return (Network, Ensemble) if model == "mlp" else (Network, Probe)
 
 
-def to_table(recipe: Recipe, seed: int) -> dict[str, Any]:
+def to_table(recipe: Recipe, seed: int) -> JsonObject:
     """Return what a run stores of a recipe: plain values by name."""
     values = {name: getattr(recipe, name) for name in option_names(type(recipe))}
     return {"recipe": recipe.name, "model": recipe.model, **values, "seed": seed}
@@ -676,7 +681,7 @@ def from_table(table: Mapping[str, Any], where: str) -> tuple[Recipe, int]:
     """
     from credibly.checks import choice, located, whole_number
 
-    values: dict[str, Any] = {
+    values: JsonObject = {
         name: tuple(each) if isinstance(each, list) else each for name, each in table.items()
     }
     with located(where):
@@ -691,14 +696,14 @@ def from_table(table: Mapping[str, Any], where: str) -> tuple[Recipe, int]:
 
 
 def _only_known(values: Mapping[str, Any], known: Sequence[str]) -> None:
-    from credibly.checks import InputError, nearest
+    from credibly.checks import nearest
 
     for name in values:
         if name not in known:
-            raise InputError(f"unknown option {name!r}. {nearest(name, sorted(known))}")
+            raise _error(f"unknown option {name!r}. {nearest(name, sorted(known))}")
 
 
-def _from_0_2(values: dict[str, Any]) -> Recipe:
+def _from_0_2(values: JsonObject) -> Recipe:
     """Return the recipe that the flat settings of version 0.2 stand for.
 
     Example:
@@ -707,9 +712,11 @@ def _from_0_2(values: dict[str, Any]) -> Recipe:
 checkpoint_seconds=30.0, tensorboard=False, l2=1.0, folds=None, select='nll', terms=None)
     """
     known = {name for each in RECIPES.values() for name in option_names(each)}
-    _only_known(values, (*known, "solver", "sweep"))
+    if "head_start" in values:
+        values["probe_first"] = values.pop("head_start")
+    _only_known(values, (*known, "solver", "sweep", "snapshots"))
     model = str(values.get("model", "auto"))
-    solver, sweep = values.pop("solver", None), values.pop("sweep", None)
+    solver, sweep, _ = (values.pop(name, None) for name in ("solver", "sweep", "snapshots"))
     if solver is None and sweep is None:  # some settings only, as the command line takes them
         return recipe(model, **{name: each for name, each in values.items() if name != "model"})
     kind: type[Recipe] = Network

@@ -14,19 +14,29 @@ from torch import Tensor, nn
 
 from credibly.arrays import to_numpy
 from credibly.checks import InputError, choice
-from credibly.data.columns import column_names, warn_of_position
-from credibly.data.preparation import Columns, Preparation
-from credibly.data.sparse_features import is_sparse_matrix
-from credibly.files import read_json_object, write_json
+from credibly.data.preparation import Columns, Preparation, column_names, warn_of_position
+from credibly.data.sparse_rows import is_sparse_matrix
+from credibly.files import write_json
 from credibly.models.network import Stack
-from credibly.models.text import build_text
-from credibly.models.trees import Trees
+from credibly.models.trees import TreesModule
 from credibly.notebook import html_table
 from credibly.pipeline import LINKS, Pipeline
-from credibly.targets import Targets
+from credibly.targets import SparseTargets, Targets
+from credibly.train.assembly import (
+    OBJECT,
+    PYTHON,
+    build_from_factory,
+    build_network,
+    loss_of,
+    missing_object,
+    refuse_python,
+    text_model,
+)
+from credibly.train.auto import empty_members, members_of
 from credibly.train.callbacks import read_log
 from credibly.train.checkpoint import prefixed, read_tensors, save_tensors
 from credibly.train.distributed import SingleProcess, score
+from credibly.train.extreme_classification import top_of_rows, top_predictions
 from credibly.train.recipes import Recipe, from_table, is_compared
 from credibly.train.run_folder import (
     CALIBRATION,
@@ -36,27 +46,16 @@ from credibly.train.run_folder import (
     MANIFEST,
     METRICS,
     MODEL,
-    check_config,
-    check_layout,
     manifest_problems,
     read_config,
-    read_toml,
 )
-from credibly.train.user_objects import (
-    OBJECT,
-    PYTHON,
-    build_from_factory,
-    loss_of,
-    missing_object,
-    refuse_python,
-    text_model,
-)
-from credibly.types import Array, ArrayLike, ArrowTable
+from credibly.types import Array, ArrayLike, ArrowTable, JsonObject
+from credibly.untrusted.documents import read_json_object
 
 if TYPE_CHECKING:
     from credibly.calibrate import Calibrator
     from credibly.data import Data
-    from credibly.decide import Decision
+    from credibly.decide.base import Decision
     from credibly.losses import Loss
     from credibly.predictions import Predictions
 
@@ -76,19 +75,21 @@ class Run:
         metrics: of the test rows; empty where there are none.
         candidates: the models that were compared, with their figures on rows they did not see, and
             the members of the model; of solved models the penalties tried; else empty.
-        held_out: calibrated probabilities of the rows that the calibrator was fitted on, where this
-            process fitted it.
+        held_out: calibrated probabilities of the rows that the calibrator was fitted on, each as
+            often as its weight says, where this process fitted it.
+        spent: CPU seconds that each model took to compare, where this process compared them.
     """
 
     folder: Path | None
     recipe: Recipe
     seed: int
-    data: dict[str, Any]
+    data: JsonObject
     model: nn.Module
     pipeline: Pipeline
-    metrics: dict[str, Any] = dataclasses.field(default_factory=dict)
-    candidates: dict[str, Any] = dataclasses.field(default_factory=dict)
+    metrics: JsonObject = dataclasses.field(default_factory=dict)
+    candidates: JsonObject = dataclasses.field(default_factory=dict)
     held_out: Array | None = None
+    spent: dict[str, float] = dataclasses.field(default_factory=dict)
 
     def __repr__(self) -> str:
         about = f"{self.recipe.loss}, {self.recipe.model}, {len(self.labels)} labels"
@@ -160,39 +161,22 @@ class Run:
             return rows
         return rows.encoded_by(text_model(self.model).encode)
 
+    def _dataset(self, rows: Data) -> tuple[Data, Any]:
+        """Return rows with their texts encoded, and as the model takes them."""
+        rows, recipe = self.encoded(rows), self.recipe
+        size, crop = recipe.image_size, recipe.eval_crop
+        return rows, rows.torch_dataset(train=False, image_size=size, eval_crop=crop)
+
     def scores(self, rows: Data) -> Tensor:
         """Return what the model puts out for each row."""
-        rows = self.encoded(rows)
-        dataset = rows.torch_dataset(
-            train=False,
-            image_size=self.recipe.image_size,
-            eval_crop=self.recipe.eval_crop,
-        )
+        rows, dataset = self._dataset(rows)
         device = next(iter(self.model.state_dict().values())).device
         return score(self.model, dataset, SingleProcess(device), self.recipe.workers)
-
-    def log_odds(self, scores: Tensor) -> Array:
-        """Return the calibrated log-odds of ``scores``."""
-        return self.pipeline.log_odds(scores.numpy())
 
     @property
     def keeps_top_labels(self) -> bool:
         """Return whether predictions hold the most probable labels of each row only."""
         return bool(self.data.get("sparse", False))
-
-    def top_predictions(self, rows: Data) -> Predictions:
-        """Return the most probable labels of each row, for a run on very many labels."""
-        from credibly.train.top_labels import top_of_rows, top_predictions
-
-        rows = self.encoded(rows)
-        dataset = rows.torch_dataset(
-            train=False,
-            image_size=self.recipe.image_size,
-            eval_crop=self.recipe.eval_crop,
-        )
-        device = next(self.model.parameters()).device
-        kept = top_of_rows(self.model, dataset, self.criterion, device, self.recipe.workers)
-        return top_predictions(rows, kept, self.calibrator, self.metadata())
 
     def read(self, source: str | os.PathLike[str] | ArrowTable, **options: Any) -> Data:
         """Read rows to predict, as ``cr.data.load`` does, with the labels and features of the run.
@@ -215,19 +199,23 @@ class Run:
         """Return predictions for data, a file, a data frame, an array or a list of texts.
 
         Features of a file or a data frame are taken by name. Arrays have no names: their columns
-        are taken in the order of training.
+        are taken in the order of training. A run on very many labels returns the most probable
+        ones of each row.
 
         Raises:
-            InputError: for rows that do not fit the run, and for runs on very many labels, which
-                predict by ``top_predictions``.
+            InputError: for rows that do not fit the run.
         """
-        if self.keeps_top_labels:
-            raise InputError(
-                f"{self.title} was trained on {len(self.labels):,} labels, of which rows keep the "
-                "most probable. Call `run.top_predictions(data)`, or `credibly predict`."
-            )
         rows = self.check(self._as_data(rows))
-        return self.predictions(rows, self.scores(rows), truth=rows.has_truth)
+        return self.predicted(rows, truth=rows.has_truth)
+
+    def predicted(self, rows: Data, truth: bool) -> Predictions:
+        """Return predictions of rows that were checked, and their truth if asked for."""
+        if not self.keeps_top_labels:
+            return self.predictions(rows, self.scores(rows), truth)
+        rows, dataset = self._dataset(rows)
+        device = next(self.model.parameters()).device
+        kept = top_of_rows(self.model, dataset, self.criterion, device, self.recipe.workers)
+        return top_predictions(rows, kept, self.calibrator, self.metadata())
 
     def probabilities(self, rows: Data | ArrayLike | str | os.PathLike[str] | ArrowTable) -> Array:
         """Return the calibrated probability of each label, (rows, labels), float64."""
@@ -248,7 +236,7 @@ class Run:
             metadata=self.metadata(),
         )
 
-    def metadata(self) -> dict[str, Any]:
+    def metadata(self) -> JsonObject:
         """Return what a predictions file says about its origin."""
         calibrator, decision = self.pipeline.calibrator, self.pipeline.decision
         linked = self.criterion.has_link and self.pipeline.link != "raw"
@@ -271,7 +259,8 @@ class Run:
         if isinstance(given, (str, os.PathLike)) or column_names(given) is not None:
             return self.read(given)
         count = given.shape[0] if is_sparse_matrix(given) else len(given)
-        unknown = np.full((count, len(self.labels)), -1.0, dtype=np.float32)
+        unknown = SparseTargets.unknown(count, len(self.labels))
+        unknown = unknown if self.keeps_top_labels else unknown.dense()
         if isinstance(given, Columns) and self.preparation is not None:
             names = self.preparation.feature_names
             made = self.preparation.transform(given)
@@ -368,13 +357,11 @@ def load(
     for problem in manifest_problems(folder).values():
         if problem is not None:
             raise InputError(problem)
-    config = read_toml(folder / CONFIG)
-    check_layout(config, folder / CONFIG)
-    config = check_config(config, folder / CONFIG)
+    config = read_config(folder)
     if not (folder / CALIBRATION).exists() or not (folder / MODEL).exists():
         raise InputError(
             f"{folder} holds a run that has not finished. "
-            f"Go on with `credibly train {config['data']['source']} --out {folder} --resume`."
+            f"Continue with `credibly train {config['data']['source']} --out {folder} --resume`."
         )
     recipe, seed = from_table(config["settings"], str(folder / CONFIG))
     saved = read_tensors(folder / MODEL)
@@ -404,7 +391,7 @@ def load(
 def _same_shapes(
     folder: Path,
     recipe: Recipe,
-    data: dict[str, Any],
+    data: JsonObject,
     saved: dict[str, Tensor],
     loss: Loss | None,
 ) -> None:
@@ -413,7 +400,9 @@ def _same_shapes(
     with torch.device("meta"):  # the model alone: losses look at their numbers
         model = _empty_model(recipe, data, criterion, folder)
     # Trees come in any number and size, and check themselves when they are read.
-    trees = tuple(f"{name}." for name, part in model.named_modules() if isinstance(part, Trees))
+    trees = tuple(
+        f"{name}." for name, part in model.named_modules() if isinstance(part, TreesModule)
+    )
     for name, tensor in model.state_dict().items():
         if name.startswith(trees):
             continue
@@ -431,7 +420,7 @@ def empty_run(
     folder: Path,
     recipe: Recipe,
     seed: int,
-    data: dict[str, Any],
+    data: JsonObject,
     model: nn.Module | None = None,
     loss: Loss | None = None,
 ) -> Run:
@@ -445,43 +434,18 @@ def empty_run(
     return Run(folder, recipe, seed, data, model, Pipeline(criterion))
 
 
-def _empty_model(recipe: Recipe, data: dict[str, Any], criterion: Loss, folder: Path) -> nn.Module:
-    from credibly import models
-
+def _empty_model(recipe: Recipe, data: JsonObject, criterion: Loss, folder: Path) -> nn.Module:
+    shape, num_labels, network = tuple(data["shape"]), len(data["labels"]), recipe.network()
     if is_compared(recipe):
-        return _empty_members(recipe, data, folder)
-    network = recipe.network()
+        path = folder / CANDIDATES
+        if not path.is_file():
+            raise InputError(f"{path} is missing; it says what the model is made of. Put it back.")
+        members = members_of(read_json_object(path), path)
+        return empty_members(members, int(shape[0]), num_labels, network)
     if network.model.startswith(PYTHON):
-        num_scores = len(data["labels"]) * criterion.scores_per_label
-        return build_from_factory(network.model, tuple(data["shape"]), num_scores)
-    if data["kind"].startswith("text"):
-        return build_text(
-            network.model,
-            tuple(data["shape"]),
-            criterion.num_outputs(len(data["labels"])),
-            encoder=folder / ENCODER,
-            dropout=network.dropout,
-            max_length=network.max_length,
-        )
-    options = {"dropout": network.dropout, "hidden": network.hidden}
-    return models.build(
-        network.model,
-        tuple(data["shape"]),
-        len(data["labels"]),
-        num_outputs=criterion.num_outputs(len(data["labels"])),
-        views=network.views,
-        **{name: value for name, value in options.items() if value is not None},
-    )
-
-
-def _empty_members(recipe: Recipe, data: dict[str, Any], folder: Path) -> nn.Module:
-    from credibly.train.auto import empty_members, members_of
-
-    path = folder / CANDIDATES
-    if not path.is_file():
-        raise InputError(f"{path} is missing; it says what the model is made of. Put it back.")
-    members = members_of(read_json_object(path), path)
-    return empty_members(members, int(data["shape"][0]), len(data["labels"]), recipe.network())
+        return build_from_factory(network.model, shape, num_labels * criterion.scores_per_label)
+    encoder = folder / ENCODER if data["kind"].startswith("text") else None
+    return build_network(network, shape, num_labels, criterion, encoder=encoder)
 
 
 def ready(run: Run) -> None:
@@ -550,7 +514,7 @@ def run_readers(folder: Path) -> dict[Path, Callable[[], object]]:
 
     The last entry is the folder itself: whether its files fit each other.
     """
-    readers: dict[Path, Callable[[], object]] = {folder / CONFIG: lambda: _read_config(folder)}
+    readers: dict[Path, Callable[[], object]] = {folder / CONFIG: lambda: _recipe(folder)}
     for name, read in _READERS.items():
         path = folder / name
         if path.exists():
@@ -562,15 +526,12 @@ def run_readers(folder: Path) -> dict[Path, Callable[[], object]]:
     return readers
 
 
-def _read_config(folder: Path) -> None:
-    config = read_config(folder)
-    check_layout(config, folder / CONFIG)
-    check_config(config, folder / CONFIG)
-    from_table(config["settings"], str(folder / CONFIG))
+def _recipe(folder: Path) -> Recipe:
+    return from_table(read_config(folder)["settings"], str(folder / CONFIG))[0]
 
 
 def _load(folder: Path) -> None:
-    recipe, _ = from_table(read_config(folder)["settings"], str(folder / CONFIG))
+    recipe = _recipe(folder)
     # A network of somebody else's is not imported only to see whether its weights fit.
     if not recipe.model.startswith((OBJECT, PYTHON)) and ":" not in recipe.model:
         load(folder)

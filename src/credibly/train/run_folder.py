@@ -7,25 +7,19 @@ import errno
 import json
 import os
 import shutil
-import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from credibly import __version__, checksums
 from credibly.checks import InputError
 from credibly.data.preparation import Preparation
-from credibly.files import (
-    atomic_path,
-    make_folder,
-    read_json_object,
-    read_text,
-    sweep,
-    write_json,
-)
+from credibly.files import atomic_path, make_folder, sweep, write_json
 from credibly.targets import SparseTargets
 from credibly.train.recipes import INCIDENTAL, Recipe, Solved, from_table, to_table
+from credibly.types import JsonObject
+from credibly.untrusted.documents import read_json_object, read_toml
 
 if TYPE_CHECKING:
     from credibly.data import Data
@@ -82,15 +76,8 @@ def few_rows(data: Data) -> bool:
     if int((data.split != TEST).sum()) < MIN_ROWS:
         return True
     held_out = bool((data.split == CALIBRATION).any())
-    return held_out and not all(_known(data, part) for part in (TRAIN, CALIBRATION))
-
-
-def _known(data: Data, part: int) -> bool:
-    """Return whether a label of a row of this part is known."""
-    targets = data.targets[data.split == part]
-    if isinstance(targets, SparseTargets):
-        return targets.num_known > 0
-    return bool((targets >= 0).any())
+    parts = (data.decoded[data.split == part] for part in (TRAIN, CALIBRATION))
+    return held_out and not all(targets.num_known for targets in parts)
 
 
 def all_rows_train(data: Data, recipe: Recipe) -> bool:
@@ -189,7 +176,7 @@ def _claim(folder: Path, recipe: Recipe, seed: int, data: Data, resume: bool) ->
     if config.exists():
         if not resume:
             raise InputError(
-                f"{folder} already holds a run. Go on with it by `resume=True`, replace it by "
+                f"{folder} already holds a run. Continue it with `resume=True`, replace it with "
                 "`overwrite=True`, or choose another folder."
             )
         _same_run(folder, recipe, seed, data)
@@ -214,7 +201,7 @@ def pooled(data: Data, recipe: Recipe) -> Data:
     return dataclasses.replace(data, split=split, _hash=[])
 
 
-def description(data: Data, recipe: Recipe) -> dict[str, Any]:
+def description(data: Data, recipe: Recipe) -> JsonObject:
     """Return what a run stores about its data."""
     shape = data.input_shape
     if shape is None or (data.kind == "images" and recipe.image_size is not None):
@@ -234,19 +221,69 @@ def description(data: Data, recipe: Recipe) -> dict[str, Any]:
     }
 
 
-def read_config(folder: Path) -> dict[str, Any]:
-    """Return the configuration of a run that was begun, checked for all its tables."""
-    config = read_toml(folder / CONFIG)
-    needed = {"credibly": ["version"], "settings": [], "data": ["source", "fingerprint", "labels"]}
-    for table, keys in needed.items():
+NEEDED: dict[str, dict[str, type]] = {
+    "credibly": {"version": str},
+    "settings": {},
+    "data": {
+        **dict.fromkeys(("source", "fingerprint", "kind"), str),
+        **dict.fromkeys(("labels", "shape"), list),
+        "train_rows": int,
+    },
+}
+"""What ``write_config`` writes always."""
+
+
+def read_config(folder: Path) -> JsonObject:
+    """Return the configuration of a run, begun or finished; refuse what is not one."""
+    path = folder / CONFIG
+    try:
+        config = read_toml(path)
+    except FileNotFoundError:
+        raise InputError(
+            f"{folder} must be a run folder; it has no {CONFIG}. "
+            "Make one with `credibly train DATA --out RUN`."
+        ) from None
+    for table, keys in NEEDED.items():
         found = config.get(table)
-        lacking = [key for key in keys if key not in found] if isinstance(found, dict) else [table]
+        if not isinstance(found, dict):
+            found, keys = config, {table: dict}
+        lacking = [key for key, kind in keys.items() if not isinstance(found.get(key), kind)]
         if lacking:
             raise InputError(
-                f"{folder / CONFIG} must be the complete configuration of a run; it lacks "
-                f"{lacking[0]!r}. Put the file back as it was, or choose another --out."
+                f"{path} must be the complete configuration of a run; it lacks {lacking[0]!r}. "
+                "Put the file back as it was, or choose another --out."
             )
+    # The first runs carried no layout of their own: theirs is 1.0.
+    layout = str(config["credibly"].get("layout", "1.0"))
+    major = layout.partition(".")[0]
+    if not (major.isascii() and major.isdigit()):
+        raise InputError(f"{path}: `layout` must be a version such as {LAYOUT}; got {layout!r}.")
+    if len(major) > 6 or int(major) > int(LAYOUT.partition(".")[0]):
+        raise InputError(
+            f"{path}: layout version {layout[:40]} is newer than {LAYOUT}, the newest this "
+            "credibly reads. Upgrade credibly."
+        )
+    _check_data(config["data"], path)
     return config
+
+
+def _check_data(about: JsonObject, path: Path) -> None:
+    """Refuse a description of data unlike those of ``description``."""
+    numbers = [about["train_rows"], *about["shape"]]
+    if not all(type(number) is int and 0 <= number < 2**40 for number in numbers):
+        raise InputError(f"{path}: `shape` and `train_rows` must be whole numbers; got {numbers}.")
+    if not about["labels"] or not all(isinstance(label, str) for label in about["labels"]):
+        raise InputError(f"{path}: `labels` must be names; got {about['labels']!r:.80}.")
+    preparation = Preparation.of_run(about, str(path))
+    names = about.get("feature_names")  # version 0.2 did not write them
+    fits = preparation is None or preparation.feature_names == names
+    listed = names if isinstance(names, list) else []
+    fits = fits and all(isinstance(name, str) for name in listed)
+    if names is not None and not (fits and [len(set(listed))] == [len(listed)] == about["shape"]):
+        raise InputError(
+            f"{path}: `feature_names` must be {about['shape'][0]} different names; got "
+            f"{names!r:.80}."
+        )
 
 
 def _same_run(folder: Path, recipe: Recipe, seed: int, data: Data) -> None:
@@ -255,7 +292,7 @@ def _same_run(folder: Path, recipe: Recipe, seed: int, data: Data) -> None:
     if version.split(".")[:2] != __version__.split(".")[:2]:
         raise InputError(
             f"{folder} was begun with credibly {version}; this is {__version__}. Install "
-            f"`credibly=={version}` to go on with it, or choose another --out."
+            f"`credibly=={version}` to continue, or choose another --out."
         )
     before = to_table(*from_table(config["settings"], str(folder / CONFIG)))
     now = to_table(recipe, seed)
@@ -274,7 +311,7 @@ def _same_run(folder: Path, recipe: Recipe, seed: int, data: Data) -> None:
         )
 
 
-def write_config(folder: Path, recipe: Recipe, seed: int, data: dict[str, Any]) -> None:
+def write_config(folder: Path, recipe: Recipe, seed: int, data: JsonObject) -> None:
     """Write the resolved recipe and the description of the data."""
     program = {"version": __version__, "layout": LAYOUT}
     values = to_table(recipe, seed)
@@ -326,61 +363,6 @@ ADVICE = (
 )
 
 
-# Checks of what was read ---------------------------------------------------------------------
-
-
-def check_layout(config: Mapping[str, object], path: Path) -> None:
-    """Refuse a run that this version cannot read.
-
-    Example:
-        >>> check_layout({"credibly": {"layout": "1.7"}}, Path("config.toml"))  # nothing to say
-    """
-    about = config.get("credibly")
-    # The first runs carried no layout of their own: theirs is 1.0.
-    layout = str(about.get("layout", "1.0")) if isinstance(about, Mapping) else "1.0"
-    major = layout.partition(".")[0]
-    if not (major.isascii() and major.isdigit()):
-        raise InputError(f"{path}: `layout` must be a version such as {LAYOUT}; got {layout!r}.")
-    if len(major) > 6 or int(major) > int(LAYOUT.partition(".")[0]):
-        raise InputError(
-            f"{path}: layout version {layout[:40]} is newer than {LAYOUT}, the newest this "
-            "credibly reads. Upgrade credibly."
-        )
-
-
-ABOUT = {"source": str, "labels": list, "shape": list, "train_rows": int, "kind": str}
-
-
-def check_config(config: dict[str, Any], path: Path) -> dict[str, Any]:
-    """Return a run's configuration; refuse tables unlike those that ``write_config`` writes."""
-    about, settings = config.get("data"), config.get("settings")
-    if not isinstance(about, dict) or not isinstance(settings, dict):
-        raise InputError(f"{path} must have the tables [settings] and [data] of a run.")
-    for key, kind in ABOUT.items():
-        if not isinstance(about.get(key), kind):
-            raise InputError(f"{path}: [data] must hold `{key}`; got {about.get(key)!r:.80}.")
-    numbers = [about["train_rows"], *about["shape"]]
-    if not all(type(number) is int and 0 <= number < 2**40 for number in numbers):
-        raise InputError(f"{path}: `shape` and `train_rows` must be whole numbers; got {numbers}.")
-    if not about["labels"] or not all(isinstance(label, str) for label in about["labels"]):
-        raise InputError(f"{path}: `labels` must be names; got {about['labels']!r:.80}.")
-    preparation = Preparation.of_run(about, str(path))
-    names = about.get("feature_names")  # version 0.2 did not write them
-    fits = preparation is None or preparation.feature_names == names
-    if names is not None and not (fits and _different_names(names, about["shape"])):
-        raise InputError(
-            f"{path}: `feature_names` must be {about['shape'][0]} different names; got "
-            f"{names!r:.80}."
-        )
-    return config
-
-
-def _different_names(names: object, shape: list[int]) -> bool:
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        return False
-    return [len(set(names))] == [len(names)] == shape
-
-
 # TOML ---------------------------------------------------------------------------------------
 
 
@@ -393,19 +375,6 @@ def write_toml(path: Path, tables: Mapping[str, Mapping[str, object]]) -> None:
         lines.append("")
     with atomic_path(path) as beside:
         beside.write_text("\n".join(lines), encoding="utf-8")
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """Return the tables of a run's ``config.toml``."""
-    try:
-        return tomllib.loads(read_text(path))
-    except FileNotFoundError:
-        raise InputError(
-            f"{path.parent} must be a run folder; it has no {path.name}. "
-            "Make one with `credibly train DATA --out RUN`."
-        ) from None
-    except (ValueError, RecursionError) as error:  # not TOML, not text, absurd numbers or depth
-        raise InputError(f"{path} must be a TOML file; {error}.") from error
 
 
 def _toml(value: object) -> str:

@@ -7,40 +7,151 @@ the update's number. What does depend on history is in the checkpoint.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 import time
+import warnings
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from credibly.checks import InputError
+from credibly.data.torch_datasets import stream
 from credibly.losses import fused_linear
-from credibly.models.network import Network, Scorer
-from credibly.targets import MANY_LABELS
+from credibly.memory_limits import free_memory
+from credibly.models.network import HeadedModule, NetworkModule
+from credibly.pipeline import Pipeline
+from credibly.runtime import sigmoid
+from credibly.targets import MANY_LABELS, Targets
 from credibly.train import checkpoint as checkpoints
-from credibly.train.batches import (
+from credibly.train.callbacks import Callback
+from credibly.train.checkpoint import Checkpoint, prefixed
+from credibly.train.distributed import (
+    SingleProcess,
+    WholeLoss,
     epoch_batches,
+    full_precision,
     mixed,
     number_of_batches,
     rows_per_step,
+    score,
     share,
-    stream,
 )
-from credibly.train.callbacks import Callback
-from credibly.train.checkpoint import Checkpoint, prefixed
-from credibly.train.distributed import SingleProcess, WholeLoss, full_precision
-from credibly.train.evaluation import EpochEvaluator
 from credibly.train.optimizer import Average, average_gradients, build_optimizer, learning_rate
-from credibly.train.recipes import Network as Recipe
+from credibly.train.recipes import Network, Recipe
+from credibly.types import Array
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
     from credibly.losses import Loss
+    from credibly.train.distributed import SingleProcess
+
+
+ENTRIES_TO_FIT = 100_000
+"""Number of held-out entries, evenly chosen, that the evaluator's affine map is fitted on."""
+
+
+class EpochEvaluator:
+    """Turns held-out scores into figures and one number to select by; lower is better.
+
+    The number is the log loss after an affine calibration of those same rows: a proper score, and
+    the one the finished run will have, since calibration follows. Without it an epoch whose
+    scores rank well but are too steep would lose to a worse one, and losses without a link could
+    not be judged at all. ``select`` may ask for mAP, for the accuracy of the first label
+    or for average-K accuracy instead.
+    """
+
+    sparse = False
+    """Whether targets are sparse: rows are then not scored for all labels."""
+
+    def __init__(
+        self, recipe: Recipe, rows: object, targets: Array, weights: Array | None = None
+    ) -> None:
+        self.recipe, self.rows, self.weights = recipe, rows, weights
+        self.targets = Targets.of(targets, coding="unknown")  # int8 where they are whole
+
+    def measure(
+        self, model: nn.Module, criterion: Loss, accelerator: Accelerator | SingleProcess
+    ) -> dict[str, float]:
+        """Return the figures of the held-out rows under ``model``; none where there are none."""
+        if not len(self.targets.matrix):
+            return {"selection": 0.0}
+        return self(criterion, score(model, self.rows, accelerator, self.recipe.workers))
+
+    def __call__(self, criterion: Loss, scores: Tensor) -> dict[str, float]:
+        pipeline, array = Pipeline(criterion), scores.numpy()
+        figures = self.figures(pipeline.link_log_odds(array), pipeline.ranking_scores(array))
+        if criterion.name == "softmax":
+            figures["log_normalizer"] = float(scores.double().logsumexp(-1).mean())
+        elif state := criterion.state_summary():
+            figures |= {f"log_{name}": math.log(value) for name, value in state.items()}
+        return figures
+
+    def figures(self, odds: Array, ranked: Array) -> dict[str, float]:
+        """Return the figures of log-odds, and of the scores that rows are ranked by."""
+        from credibly import metrics
+        from credibly.metrics.summaries import MIN_COUNT
+
+        if self.recipe.calibrate != "none":
+            odds = self._calibrated(odds)
+        estimates = sigmoid(odds)
+        precision = metrics.average_precision(ranked, self.targets)
+        figures = {
+            "nll": self._log_loss(estimates),
+            "map": float(np.nanmean(precision)) if not np.isnan(precision).all() else 0.0,
+            "ace": float(
+                metrics.calibration_error(estimates, self.targets, "ace", min_count=MIN_COUNT)
+            ),
+        }
+        if self.recipe.select == "accuracy":
+            first = np.take_along_axis(self.targets.matrix, ranked.argmax(1)[:, None], axis=1)
+            figures["accuracy"] = float((first == 1).mean())
+        if self.recipe.select == "average-k":
+            figures["average-k"] = self._coverage(estimates)
+        return {**figures, "selection": self._selection(figures)}
+
+    def _calibrated(self, odds: Array) -> Array:
+        from credibly import calibrate
+
+        # Two numbers are settled long before a million entries; every epoch pays for this fit.
+        known = np.flatnonzero((self.targets.matrix >= 0).any(axis=1))
+        rows = known[:: max(1, len(known) * odds.shape[1] // ENTRIES_TO_FIT)]
+        # After a first epoch scores may still rank backwards; only the finished run need warn.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            weights = None if self.weights is None else self.weights[rows]
+            return calibrate.Affine().fit(odds[rows], self.targets[rows], weights).transform(odds)
+
+    def _log_loss(self, estimates: Array) -> float:
+        from credibly.metrics import log_loss
+        from credibly.metrics.calibration import COUNT, LOG_LOSS, row_scores
+
+        if self.weights is None:
+            return float(log_loss(estimates, self.targets))
+        totals = self.weights @ row_scores(estimates, self.targets.matrix)
+        return float(totals[LOG_LOSS] / totals[COUNT])
+
+    def _coverage(self, estimates: Array) -> float:
+        from credibly import decide, metrics
+
+        assert self.recipe.average_size is not None
+        sets = decide.AverageSize(self.recipe.average_size).fit(estimates).predict(estimates)
+        return float(metrics.set_coverage(sets, self.targets))
+
+    def _selection(self, figures: dict[str, float]) -> float:
+        chosen = self.recipe.select
+        if chosen == "last":
+            return 0.0
+        return figures["nll"] if chosen == "nll" else -figures[chosen]
+
+
+# The loop ---------------------------------------------------------------------------------------
 
 State = dict[str, Tensor]
 
@@ -70,15 +181,54 @@ def fuses(model: nn.Module, criterion: Loss, processes: int, *, sparse: bool = F
         >>> [fuses(build("linear", (3,), labels), SPA(), 1) for labels in (80, 10_000)]
         [False, True]
     """
-    if processes > 1 or not isinstance(model, Scorer) or criterion.linear_form() is None:
+    if processes > 1 or not isinstance(model, HeadedModule) or criterion.linear_form() is None:
         return False
     if not isinstance(model.head, nn.Linear):
         return False
     return sparse or model.head.out_features >= MANY_LABELS
 
 
+def estimated(
+    recipe: Network, network: nn.Module, criterion: Loss, rows: Any, num_held_out: int
+) -> dict[str, float]:
+    """Return about how long training takes and the memory it needs, from a step of few rows.
+
+    The step is one of copies, so that it changes nothing.
+    """
+    model, loss = copy.deepcopy(network).train(), WholeLoss(copy.deepcopy(criterion).train())
+    few = torch.arange(min(len(rows), 8))
+    weights = {each.untyped_storage().data_ptr(): each.nbytes for each in model.parameters()}
+    took, kept = math.inf, 0
+    for _ in range(2):  # the first one warms up
+        storages: dict[int, int] = {}
+
+        def keep(tensor: Tensor, storages: dict[int, int] = storages) -> Tensor:
+            storage = tensor.untyped_storage()
+            storages[storage.data_ptr()] = storage.nbytes()
+            return tensor
+
+        begin = time.perf_counter()
+        inputs, targets, index = rows.batch(few)
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            value = loss(full_precision(model(inputs)), targets, index)
+        value.backward()
+        took = min(took, time.perf_counter() - begin)
+        kept = sum(size for place, size in storages.items() if place not in weights)
+    at_once = min(rows_per_step(recipe.batch_size, len(rows)), len(rows))
+    passes = recipe.num_epochs * (len(rows) + num_held_out / 3)  # a third: no gradient
+    if recipe.probe_first:
+        passes += (len(rows) + num_held_out) / 3
+    return {
+        "seconds": passes * took / len(few),
+        "epochs": recipe.num_epochs,
+        # Weights, their gradient, two moments and the best ones.
+        "bytes": kept / len(few) * at_once + 5 * sum(weights.values()),
+        "free": free_memory(),
+    }
+
+
 class Trainer:
-    """Train ``model`` under ``criterion``; ``finish()`` loads the weights of the best epoch.
+    """Train ``model`` under ``criterion``; at the end both have the weights of the best epoch.
 
     Args:
         recipe: how to train.
@@ -87,6 +237,7 @@ class Trainer:
         rows: the training rows: ``len``, ``lengths``, ``set_epoch(epoch)`` and
             ``batch(indices)``, as ``data.torch_dataset(train=True)`` and ``MatrixRows`` have them.
         evaluator: computes the metrics of held-out rows after each epoch.
+        weights: (n,) how many rows each counts for; None: one.
         seed: of order, dropout and augmentation.
         accelerator: device, processes and precision; one process on the CPU if not given.
         folder: where checkpoints are written; without it none are.
@@ -95,12 +246,13 @@ class Trainer:
 
     def __init__(
         self,
-        recipe: Recipe,
+        recipe: Network,
         model: nn.Module,
         criterion: Loss,
         rows: Any,
         evaluator: EpochEvaluator,
         *,
+        weights: Array | None = None,
         seed: int = 0,
         accelerator: Accelerator | SingleProcess | None = None,
         folder: Path | None = None,
@@ -119,8 +271,8 @@ class Trainer:
         if accelerator.scaler is not None:
             self.optimizer = accelerator.prepare(self.optimizer)
         self.plain: Any = accelerator.unwrap_model(self.model)
-        self.whole_loss = WholeLoss(criterion)
-        self.fused = fuses(
+        self.whole_loss = WholeLoss(criterion, weights)
+        self.fused = weights is None and fuses(
             self.plain, criterion, accelerator.num_processes, sparse=evaluator.sparse
         )
         self.average = Average(self.plain, recipe.ema) if recipe.ema else None
@@ -129,12 +281,14 @@ class Trainer:
         self.saved_at = time.monotonic()
         self.batch_size = rows_per_step(recipe.batch_size, len(rows))
         batches = number_of_batches(len(rows), self.batch_size)
-        self.total = recipe.epochs * -(-batches // recipe.accumulate)
+        per_epoch = -(-batches // recipe.accumulate)
+        self.total = recipe.num_epochs * per_epoch
+        self.scheduled = (recipe.schedule_epochs or recipe.num_epochs) * per_epoch
 
     def run(self) -> None:
         """Train to the end, from the newest checkpoint if there is one."""
         self._restore()
-        while self.progress.epoch < self.recipe.epochs and not self.progress.stopped:
+        while self.progress.epoch < self.recipe.num_epochs and not self.progress.stopped:
             self._train_epoch()
             self._evaluate()
             self.progress = dataclasses.replace(
@@ -143,13 +297,9 @@ class Trainer:
             if self._checkpoint_due():
                 self._checkpoint()
         self._checkpoint()
-
-    def finish(self) -> tuple[nn.Module, Loss]:
-        """Return the model and the loss with the weights of the best epoch."""
         best = Checkpoint(self.best)
         self.plain.load_state_dict(best.group("model"))
         self.criterion.load_state_dict(best.group("loss"))
-        return self.plain, self.criterion
 
     # Steps -----------------------------------------------------------------------------------
 
@@ -160,7 +310,7 @@ class Trainer:
         )
         left = share(batches, self.accelerator.process_index, self.accelerator.num_processes)
         self.rows.set_epoch(progress.epoch)
-        if recipe.frozen_epochs and isinstance(self.plain, Network):
+        if recipe.frozen_epochs and isinstance(self.plain, NetworkModule):
             self.plain.freeze(progress.epoch < recipe.frozen_epochs)
         self.model.train()
         self.criterion.train()
@@ -212,7 +362,7 @@ class Trainer:
         average_gradients(self.criterion.parameters(), self.accelerator.num_processes)
         if self.recipe.clip:
             self.accelerator.clip_grad_norm_(self.model.parameters(), self.recipe.clip)
-        rate = learning_rate(self.recipe, self.progress.updates, self.total)
+        rate = learning_rate(self.recipe, self.progress.updates, self.scheduled)
         for group in self.optimizer.param_groups:
             group["lr"] = rate * group["scale"]
         self.optimizer.step()
@@ -252,7 +402,7 @@ class Trainer:
         patience = self.recipe.patience
         progress.stopped = bool(patience) and progress.epoch - progress.best_epoch >= patience
         batches = number_of_batches(len(self.rows), self.batch_size)
-        rate = learning_rate(self.recipe, progress.updates - 1, self.total)
+        rate = learning_rate(self.recipe, progress.updates - 1, self.scheduled)
         figures = {"loss": progress.loss_sum / batches, **figures, "learning_rate": rate}
         figures = {"epoch": progress.epoch + 1, **figures, "best_epoch": progress.best_epoch + 1}
         self.callback.on_epoch(figures)

@@ -13,25 +13,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from credibly.workflows.calibration import (
-        calibrate_dataset,
-        calibrate_file,
-        calibrate_scores,
-    )
+    from credibly.workflows.calibration import calibrate_dataset, calibrate_scores
     from credibly.workflows.comparison import compare
     from credibly.workflows.evaluation import evaluate
-    from credibly.workflows.fit_rows import FitRows
-    from credibly.workflows.integrity import check_files
     from credibly.workflows.label_sets import write_sets
-    from credibly.workflows.prediction import predict_dataset
-    from credibly.workflows.probability_maps import ProbabilityMap
     from credibly.workflows.row_drift import drift
-    from credibly.workflows.warming import warm_up
+    from credibly.workflows.rows import FitRows
 
 # No module has the name of a function: importing it would put the module in the function's place.
 _MODULES = {
-    "FitRows": "fit_rows",
-    "ProbabilityMap": "probability_maps",
+    "FitRows": "rows",
+    "ProbabilityMap": "calibrated_scores",
     "calibrate_dataset": "calibration",
     "calibrate_file": "calibration",
     "calibrate_scores": "calibration",
@@ -46,16 +38,11 @@ _MODULES = {
 
 __all__ = [
     "FitRows",
-    "ProbabilityMap",
     "calibrate_dataset",
-    "calibrate_file",
     "calibrate_scores",
-    "check_files",
     "compare",
     "drift",
     "evaluate",
-    "predict_dataset",
-    "warm_up",
     "write_sets",
 ]
 

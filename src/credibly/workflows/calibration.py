@@ -4,203 +4,43 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from credibly import metrics
-from credibly.arrays import to_numpy
-from credibly.calibrate.auto import EXCLUSIVE
+from credibly.arrays import aligned, column_names, in_order, to_numpy
 from credibly.checks import InputError
-from credibly.executors import Executor, open_executor
-from credibly.frames import aligned, column_names, in_order
+from credibly.executors import open_executor
+from credibly.executors.executor import Executor
 from credibly.metrics.accumulators import Accumulator
-from credibly.metrics.intervals import Interval
-from credibly.metrics.summaries import summary_draws
-from credibly.notebook import number_table
+from credibly.metrics.intervals import Draws, Interval, summary_draws
 from credibly.pipeline import Pipeline
 from credibly.predictions import Dataset, Layout, Predictions, Writer
-from credibly.predictions.completeness import shard_metadata
+from credibly.predictions.dataset import shard_metadata
 from credibly.predictions.file_formats import ImportedTable
-from credibly.predictions.importing import Values, check_declared, read_values, with_truth
+from credibly.predictions.importing import Values, declared, read_values, with_truth
 from credibly.predictions.shard import BATCH_ROWS
 from credibly.targets import Coding, Targets, as_decoded, decode
 from credibly.types import Array, ArrayLike
-from credibly.workflows import shards
-from credibly.workflows.fit_rows import FitRows, RowChoice
-from credibly.workflows.probability_maps import (
-    ProbabilityMap,
-    as_log_odds,
-    checked_scores,
-    scores_per_label,
+from credibly.workflows.calibrated_scores import CalibratedScores, checked_scores, scores_per_label
+from credibly.workflows.rows import (
+    Batches,
+    FitRows,
+    RowChoice,
+    check_paths,
+    collect,
+    id_sample,
+    write_shards,
 )
 
 if TYPE_CHECKING:
-    from credibly.calibrate import Calibrator
-    from credibly.calibrate.auto import CalibratorCandidate
     from credibly.losses import Loss
-    from credibly.metrics.bootstrap import Draws
-    from credibly.metrics.calibration import Reliability
-    from credibly.metrics.intervals import Interval
 
 TEST, CALIBRATION = 1, 2
-
-
-@dataclass(frozen=True)
-class CalibratedScores:
-    """Calibrated predictions, and the numbers of every stage on held-out rows.
-
-    Attributes:
-        predictions: all rows, with scores, truth and calibrated probabilities.
-        loss: name of the loss that the scores were trained with.
-        pipeline: link and fitted calibrator; ``pipeline.probabilities(scores)`` maps further scores
-            of the same model, ``pipeline.write(path)`` stores it.
-        fitted: row numbers that the calibrator was fitted on.
-        held_out: row numbers that the stages are measured on.
-        stages: ``cr.metrics.summary`` by stage: sigmoid of the scores, link of the loss (if it has
-            one), and with the calibrator.
-        compared: the stage before calibration that has the lower log loss.
-        change: by how much calibration changes the log loss of that stage, with a 95 % interval.
-        candidates: what ``auto`` chose from, with the log loss of each on rows that it was not
-            fitted on; empty if the calibrator was named.
-        values: what was given: ``"logits"`` or ``"probabilities"``.
-        link_change: by how much the link of the loss changes the log loss of a plain sigmoid, with
-            a 95 % interval; None without a link of its own.
-        ace_change: by how much calibration changes the ACE of the stage before it that has the
-            lowest, with a 95 % interval.
-        plateau: share of the scores that the link of the loss gives a probability of exactly 0.
-        diagrams: reliability diagram by stage, of all labels together.
-    """
-
-    predictions: Predictions
-    loss: str
-    pipeline: Pipeline
-    fitted: Array
-    held_out: Array
-    stages: dict[str, dict[str, float]]
-    compared: str
-    change: Interval
-    candidates: tuple[CalibratorCandidate, ...] = ()
-    values: Values = "logits"
-    link_change: Interval | None = None
-    ace_change: Interval | None = None
-    plateau: float = 0.0
-    diagrams: dict[str, Reliability] = field(default_factory=dict)
-
-    @property
-    def loss_fits(self) -> bool:
-        """Whether the scores agree with the loss named: a plain sigmoid is not clearly better."""
-        return self.link_change is None or not self.link_change.low > 0
-
-    @property
-    def advice(self) -> str:
-        """Sentences about what to know before using the result; empty if there is nothing."""
-        return " ".join(
-            [*self._about_plateau(), *self._about_link(), *self._about_sums(), *self._about_ace()]
-        )
-
-    def _about_plateau(self) -> Iterator[str]:
-        if self.plateau > 0:
-            yield (
-                f"{100 * self.plateau:.3g} % of the scores lie below the margin of the loss, where "
-                "its link says probability 0 and nothing else."
-            )
-
-    def _about_link(self) -> Iterator[str]:
-        if self.loss_fits or self.link_change is None:
-            return
-        change, low, high = self.link_change
-        raw = self.pipeline.link == "raw"
-        yield (
-            f"The link of {self.loss} does not fit these scores: on held-out rows a plain sigmoid "
-            f"has an NLL that is lower by {change:.4f} [{low:.4f}, {high:.4f}]. "
-            + ("It is not used." if raw else "The method auto chooses whether to use it.")
-        )
-        if self.plateau < 0.01:  # else the plateau explains it
-            yield "If another loss trained the model, name that one."
-
-    def _about_sums(self) -> Iterator[str]:
-        loss, exclusive = self.pipeline.loss, (*EXCLUSIVE, "none")
-        if loss is not None and loss.exclusive and self.calibrator.name not in exclusive:
-            yield (
-                f"{loss.name} takes exactly one label to be present, and a map of each label on "
-                "its own does not keep that: the probabilities of a row no longer sum to one. The "
-                "methods auto, softmax-temperature and vector do."
-            )
-
-    def _about_ace(self) -> Iterator[str]:
-        if self.ace_change is not None and self.ace_change.low > 0:
-            change, low, high = self.ace_change
-            yield (
-                f"The map was chosen by log loss; ACE rises by {100 * change:.2g} points "
-                f"[{100 * low:.2g}, {100 * high:.2g}]."
-            )
-
-    @property
-    def probability_map(self) -> ProbabilityMap:
-        """The fitted map, to write to a file and apply to other rows of the same model."""
-        return ProbabilityMap(self.pipeline, self.predictions.labels, self.values)
-
-    @property
-    def calibrator(self) -> Calibrator:
-        """The fitted calibrator."""
-        assert self.pipeline.calibrator is not None
-        return self.pipeline.calibrator
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the result, without the predictions, as a plain document."""
-        return {
-            "loss": self.loss,
-            "calibrator": self.calibrator.state(),
-            "fitted_rows": len(self.fitted),
-            "judged_rows": len(self.held_out),
-            "stages": self.stages,
-            "nll_change": {"against": self.compared, **self.change._asdict()},
-            "link": self.pipeline.link,
-            "candidates": [
-                {**asdict(each), "stage": self._stage_name(each.stage)} for each in self.candidates
-            ],
-            "plateau": self.plateau,
-            "values": self.values,
-            "loss_fits": self.loss_fits,
-            "advice": self.advice,
-        }
-
-    def _stage_name(self, link: str) -> str:
-        if link == "raw":
-            return "scores"
-        return "link of the loss" if "link of the loss" in self.stages else "as given"
-
-    def candidate_table(self) -> list[list[Any]]:
-        """Return what was compared, the lowest log loss first: stage, calibrator and numbers."""
-        ranked = sorted(self.candidates, key=lambda one: one.log_loss)
-        return [
-            [
-                self._stage_name(each.stage),
-                each.calibrator,
-                each.log_loss,
-                each.above_best,
-                each.error,
-            ]
-            for each in ranked
-        ]
-
-    def _repr_html_(self) -> str:
-        """Return the numbers of every stage as a table, for notebooks."""
-        return number_table(
-            f"{self.loss}, {len(self.held_out):,} rows", self.stages, note=repr(self)
-        )
-
-    def __repr__(self) -> str:
-        change, low, high = self.change
-        return (
-            f"{self.calibrator!r}, fitted on {len(self.fitted):,} rows, changes NLL by "
-            f"{change:+.4f} [{low:+.4f}, {high:+.4f}] (95 %) against {self.compared}, "
-            f"on {len(self.held_out):,} other rows"
-        ) + (f". {self.advice}" if self.advice else "")
 
 
 def calibrate_scores(
@@ -270,7 +110,7 @@ def calibrate_scores(
     given = None if ids is None else np.asarray(ids)
     logits, probabilities = (array, None) if values == "logits" else (None, array)
     table = ImportedTable("", names, given, probabilities, logits, truth, None)
-    table = _declare(table, values, loss, certain=certain)
+    table = declared(table, values, loss, certain=certain)
     return _calibrate_table(table, loss, method, fit_rows or FitRows())
 
 
@@ -280,14 +120,13 @@ def calibrate_file(
     *,
     method: str = "auto",
     fit_rows: FitRows | None = None,
-    coding: Coding | None = None,
     partial: bool = False,
     values: Values | None = None,
     truth: Any = None,
     layout: Layout | None = None,
     certain: bool = False,
 ) -> CalibratedScores:
-    """Calibrate a file of scores and truth, of any kind that ``Predictions.from_file`` reads.
+    """Calibrate a file of scores and truth, of any kind that ``Predictions.from_values`` reads.
 
     If the file's ``split`` marks calibration rows (2), those are fitted on and the test rows (1)
     are judged. If it marks test rows only, both parts are drawn from those, because the model has
@@ -298,30 +137,28 @@ def calibrate_file(
         loss: name of the loss the model was trained with; None for probabilities.
         method: as for ``calibrate_scores``.
         fit_rows: as for ``calibrate_scores``; unused where ``split`` marks calibration rows.
-        coding: what −1 means in targets of only −1 and +1: ``"signed"`` or ``"unknown"``.
         partial: whether a folder may lack shards; otherwise that is an error.
         values: what the file holds, ``"logits"`` or ``"probabilities"``; by default what its arrays
             or columns are named after, and logits where they have plain names.
-        truth, layout, certain: as for ``Predictions.from_file``.
+        truth, layout, certain: as for ``Predictions.from_values``.
 
     Raises:
         InputError: as for ``calibrate_scores``, and if the file lacks scores or truth.
     """
     layout = layout or Layout()
     apart = truth is not None
-    table = read_values(
-        path, values or "logits", layout, coding=coding, partial=partial, apart=apart
-    )
-    table = with_truth(table, truth, layout, coding)
+    table = read_values(path, values or "logits", layout, partial=partial, apart=apart)
+    table = with_truth(table, truth, layout)
     if values is None:
         values = "probabilities" if table.scores is None and loss is None else "logits"
     if table.targets is None or (values == "logits" and table.scores is None):
         lacking = "targets (columns 'y:<label>')" if table.targets is None else "scores"
         raise InputError(
-            f"{table.where}must hold scores and targets; it has no {lacking}. The truth of another "
-            'file is given by `truth`, probabilities are calibrated with `values="probabilities"`.'
+            f"{table.where}must hold scores and targets; it has no {lacking}. If another file "
+            "holds the truth, give `truth=FILE`. If the values are probabilities, give "
+            '`values="probabilities"`.'
         )
-    table = _declare(table, values, loss, certain=certain)
+    table = declared(table, values, loss, certain=certain)
     result = _calibrate_table(table, loss, method, fit_rows or FitRows())
     metadata = {**result.predictions.metadata, "source": Path(path).name}
     return replace(result, predictions=replace(result.predictions, metadata=metadata))
@@ -376,10 +213,12 @@ def calibrate_dataset(
         (200, ['probabilities as given', '+ temperature'])
     """
     worker = open_executor(executor)
-    shards.check_paths(worker, out, [path], (".parquet",))
+    check_paths(worker, out, [path], (".parquet",))
     dataset = Dataset(path, partial=partial, batch_rows=batch_rows)
     lacking = [] if dataset.has_targets else ["truth, columns 'y:<label>'"]
-    lacking += ["scores"] if loss is not None and (dataset.top or not dataset.has_scores) else []
+    lacking += (
+        ["scores"] if loss is not None and not (dataset.every_label and dataset.has_scores) else []
+    )
     if lacking:
         raise InputError(
             f"{path} must have {' and '.join(lacking)}, to fit a calibrator; it has none."
@@ -387,8 +226,7 @@ def calibrate_dataset(
     worker.check_ids(dataset)
     fit_rows = fit_rows or FitRows()
     values: Values = "probabilities" if loss is None else "logits"
-    width = 64 if dataset.top else len(dataset.labels)
-    limit = max(2, values_in_memory // width)
+    limit = max(2, values_in_memory // dataset.row_cells)
     drawn = None
     if dataset.num_rows > limit:
         drawn = FitRows(rows=limit, seed=fit_rows.seed).choose(dataset.num_rows, f"rows of {path}")
@@ -411,7 +249,7 @@ def _drawn_table(
     def kept(first_row: int, count: int) -> Array:
         return np.ones(count, bool) if drawn is None else drawn.mask_of(first_row, count)
 
-    if dataset.top:
+    if not dataset.every_label:
         fitted = fit_rows.choose(dataset.num_rows, f"rows of {dataset.path}")
 
         def entries(batch: Predictions, first_row: int) -> dict[str, Array]:
@@ -425,7 +263,7 @@ def _drawn_table(
                 "split": np.broadcast_to(split[:, None], used.shape)[used],
             }
 
-        found = shards.collect(dataset, executor, entries)
+        found = collect(dataset, executor, entries)
         held = ["held labels"]
         return ImportedTable(where, held, None, scores=None, **found)
 
@@ -437,7 +275,7 @@ def _drawn_table(
         ids = np.asarray(batch.ids[used], dtype=str)
         return {"values": given[used], "targets": batch.targets[used], "ids": ids}
 
-    found = shards.collect(dataset, executor, rows)
+    found = collect(dataset, executor, rows)
     given = found["values"]
     probabilities, scores = (given, None) if values == "probabilities" else (None, given)
     return ImportedTable(
@@ -457,47 +295,15 @@ def _write_calibrated(dataset: Dataset, executor: Executor, out: Path, pipeline:
     total, soft = dataset.num_rows, dataset.soft
     labels, logits = dataset.labels, pipeline.loss is not None
 
-    def work(path: Path, index: int, count: int, rows: shards.Batches, _: Any) -> None:
+    def work(path: Path, index: int, count: int, rows: Batches, _: Any) -> None:
         place = shard_metadata(index, count, total) if count > 1 else {}
         with Writer(path, labels, metadata={**about, **place}, soft=soft) as writer:
             for _, batch in rows:
-                writer.append(_calibrated(pipeline, batch, logits=logits))
+                writer.append(batch.mapped(pipeline.probabilities, scores=logits))
 
     nothing = Accumulator()
     nothing.sums = {}
-    shards.write(dataset, executor, out, nothing, work)
-
-
-def _calibrated(pipeline: Pipeline, batch: Predictions, *, logits: bool) -> Predictions:
-    if batch.top is not None:
-        held, mapped = batch.held, batch.probabilities.copy()
-        column = as_log_odds(mapped[held][:, None])
-        mapped[held] = pipeline.probabilities(column)[:, 0].astype(np.float32)
-        return batch.with_probabilities(mapped)
-    given = batch.scores if logits else as_log_odds(batch.probabilities)
-    assert given is not None  # checked before any work was done
-    mapped = pipeline.probabilities(given).astype(np.float32)
-    return Predictions(mapped, batch.labels, batch.ids, batch.targets, batch.scores)
-
-
-def _declare(
-    table: ImportedTable, values: Values, loss: str | Loss | None, *, certain: bool
-) -> ImportedTable:
-    """Return the table with only what it was declared to hold; refuse a contradiction."""
-    check_declared(table, values, certain=certain)
-    if values == "probabilities" and loss is not None:
-        raise InputError(
-            f"{table.where}`loss` belongs to logits, whose link it owns; the values are declared "
-            "as probabilities. Leave one of the two out."
-        )
-    if values == "logits" and loss is None:
-        raise InputError(
-            f"{table.where}logits need the `loss` that they were trained with, such as "
-            '`loss="bce"` for a plain sigmoid.'
-        )
-    if values == "probabilities":
-        return replace(table, scores=None)
-    return replace(table, probabilities=None)
+    write_shards(dataset, executor, out, nothing, work)
 
 
 def _num_labels(loss: str | Loss | None, num_scores: int) -> int:
@@ -510,16 +316,18 @@ def _num_labels(loss: str | Loss | None, num_scores: int) -> int:
 def _calibrate_table(
     table: ImportedTable, loss: str | Loss | None, method: str, fit_rows: FitRows
 ) -> CalibratedScores:
-    pipeline = Pipeline(loss, context={"num_labels": len(table.labels)}, labels=table.labels)
-    values: Values = "logits" if table.probabilities is None else "probabilities"
+    logits = table.probabilities is None
+    plain = Pipeline(link="own" if logits else "probabilities")
+    context = {"num_labels": len(table.labels)}
+    pipeline = Pipeline(loss, context=context, labels=table.labels, link=plain.link)
     scores = checked_scores(table, scores_per_label(pipeline))
     ranking = pipeline.ranking_scores(scores)
     bare = Predictions.from_arrays(  # checks ids, truth and scores before any work is done
-        probabilities=Pipeline().probabilities(ranking),
+        probabilities=plain.probabilities(ranking),
         targets=as_decoded(table.targets),
         labels=table.labels,
         ids=table.ids,
-        scores=ranking if values == "logits" else None,
+        scores=ranking if logits else None,
         metadata={"loss": None if loss is None else str(loss), "seed": fit_rows.seed},
         where=table.where,
     )
@@ -531,6 +339,7 @@ def _calibrate_table(
     )
     calibrator = pipeline.calibrator
     assert calibrator is not None
+    pipeline.fitted_ids = id_sample(bare.ids, fitted)
     calibrated = replace(
         bare,
         probabilities=pipeline.probabilities(scores).astype(np.float32),
@@ -541,7 +350,7 @@ def _calibrate_table(
             "calibration": {"fitted_rows": len(fitted), "judged_rows": len(held_out)},
         },
     )
-    first = "sigmoid of the scores" if values == "logits" else "probabilities as given"
+    first = "sigmoid of the scores" if logits else "probabilities as given"
     given = {first: bare.probabilities[held_out]}
     if link is not None:
         linked = Pipeline(pipeline.loss).probabilities(scores[held_out])
@@ -568,7 +377,6 @@ def _calibrate_table(
         compared=compared,
         change=_change(stages[last], stages[compared], truth),
         candidates=candidates,
-        values=values,
         link_change=_change(given[before], given[first], truth) if own_link else None,
         ace_change=_ace_change(measured[last], [measured[name] for name in given]),
         plateau=pipeline.plateau_share(scores[held_out]),

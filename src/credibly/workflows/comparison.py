@@ -13,13 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from credibly import train
+from credibly import decide, metrics, train
 from credibly.checks import InputError, at_least
 from credibly.child_processes import in_processes
-from credibly.files import read_json_object, sweep, write_json
-from credibly.notebook import number_table
+from credibly.files import sweep, write_json
+from credibly.metrics.summaries import MIN_COUNT
+from credibly.notebook import counted, number_table
+from credibly.pipeline import Pipeline
+from credibly.predictions import Predictions
 from credibly.targets import SparseTargets, Targets
-from credibly.train import Auto, Network, Recipe
+from credibly.train import Auto, Network, Recipe, fit
+from credibly.train.assembly import build_loss, resolve
+from credibly.untrusted.documents import read_json_object
 
 if TYPE_CHECKING:
     from credibly.data import Data
@@ -65,11 +70,12 @@ class Comparison:
             loss: {name: figure["mean"] for name, figure in figures.items()}
             for loss, figures in self.losses.items()
         }
-        caption = f"{self.data}: {self.test_rows:,} test rows, {self.seeds} seed(s)"
+        caption = f"{self.data}: {self.test_rows:,} test rows, {counted(self.seeds, 'seed')}"
         return number_table(caption, means, note=f"Intervals: {self.interval}.")
 
     def __repr__(self) -> str:
-        lines = [f"Comparison on {self.data}: {self.test_rows:,} test rows, {self.seeds} seed(s)"]
+        rows, seeds = f"{self.test_rows:,} test rows", counted(self.seeds, "seed")
+        lines = [f"Comparison on {self.data}: {rows}, {seeds}"]
         for loss, figures in self.losses.items():
             listed = (f"{name} {figures[name]['mean']:.4f}" for name in ("mAP@y", "ACE", "NLL"))
             lines.append(f"  {loss}: {', '.join(listed)}")
@@ -208,8 +214,6 @@ def _with_budget(recipe: Recipe, rows: Data) -> Recipe:
 
 def _check_names(names: Sequence[str], rows: Data, recipe: Recipe) -> None:
     """Refuse a misspelt loss before hours are spent on the others."""
-    from credibly.train import build_loss, resolve
-
     for name in names:
         one = resolve(dataclasses.replace(recipe, loss=name), rows)
         build_loss(one, rows, len(rows.part("train")))
@@ -251,8 +255,6 @@ def perform(job: RunSpec) -> dict[str, Any]:
     """Train one run, or load it if it is finished; return its figures."""
     import torch
 
-    from credibly.train import fit
-
     rows = _load(job.source, job.recipe.split_seed, tuple(sorted(job.options.items())))
     before = torch.get_num_threads()
     torch.set_num_threads(job.threads)
@@ -278,11 +280,6 @@ def _figures_of(run: Run, conditions: int) -> dict[str, Any]:
 
 def _further(run: Run, conditions: int) -> dict[str, Any]:
     """Return calibration before the calibrator, and retrieval by number of conditions."""
-    from credibly import metrics
-    from credibly.metrics.summaries import MIN_COUNT
-    from credibly.pipeline import Pipeline
-    from credibly.predictions import Predictions
-
     assert run.folder is not None
     predictions = Predictions.read(run.folder / "predictions.parquet")
     scores, targets = predictions.scores, predictions.targets
@@ -349,9 +346,6 @@ def _over_seeds(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def _over_rows(figures: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Return each figure of the only run, with a bootstrap interval where there is one."""
-    from credibly import decide, metrics
-    from credibly.predictions import Predictions
-
     predictions = Predictions.read(folder / "predictions.parquet")
     assert predictions.targets is not None
     state = predictions.metadata.get("decision")

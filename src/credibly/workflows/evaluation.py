@@ -15,20 +15,20 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from credibly.checks import InputError
-from credibly.executors import Executor, is_remote, open_executor
-from credibly.metrics.bootstrap import ROWS_RESAMPLED, GroupSums, TopGroupSums
-from credibly.metrics.ranges import RankPlan
-from credibly.metrics.ranking import precisions
-from credibly.metrics.summaries import Summary, summary_intervals
-from credibly.metrics.top_labels import PLACES, TopSummary
-from credibly.notebook import html_table
+from credibly.executors import open_executor
+from credibly.executors.executor import Executor, is_remote
+from credibly.metrics.intervals import ROWS_RESAMPLED, GroupSums, TopGroupSums, summary_intervals
+from credibly.metrics.ranking import RankPlan, aurocs, precisions
+from credibly.metrics.summaries import Summary
+from credibly.metrics.top_labels import PLACES, HeldLabels
+from credibly.notebook import draw, html_table
 from credibly.predictions import Dataset, Predictions
 from credibly.predictions.shard import BATCH_ROWS
 from credibly.predictions.table import label_mismatch
 from credibly.retrieve import Joint
-from credibly.retrieve.joint.pairs import JointNumbers, JointTally
-from credibly.targets import Targets
+from credibly.retrieve.joint.pairs import JointNumbers, JointSums
 from credibly.types import Array
+from credibly.workflows.rows import warn_of_fitted_rows
 
 Advance = Callable[[float], None]
 Progress = Callable[[str], AbstractContextManager[Advance]]
@@ -47,6 +47,8 @@ class Evaluation:
         labels: names of the labels.
         numbers: every metric by name, as ``cr.metrics.summary`` gives them.
         by_label: for every label, one array per column of the table of labels.
+        micro: the same columns for the entries of all labels together.
+        label_intervals: 95 % limits of precision, recall and F1 of every label, where asked.
         intervals: 95 % intervals by metric, where they were asked for.
         bins, min_count: settings of the calibration errors.
         joint: how whole label sets fare under a joint model, where one was given.
@@ -58,9 +60,24 @@ class Evaluation:
     numbers: dict[str, float]
     by_label: dict[str, Array]
     intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
+    micro: dict[str, float] = field(default_factory=dict)
+    label_intervals: dict[str, tuple[Array, Array]] = field(default_factory=dict)
     bins: int = 15
     min_count: int = 30
     joint: JointNumbers | None = None
+
+    def shown(self, *, papers: bool = False) -> dict[str, float]:
+        """Return the metrics that tables print: log loss, calibration error, mAP and F1.
+
+        The papers' own and all others come with ``papers``; those of rows without a label also
+        where there are such rows, those of files with the most probable labels always.
+        """
+        if papers or not self.by_label:
+            return self.numbers
+        hidden = {"mAP@x", "MCE", "ECE", "Brier", "expected size", "true size", "AUROC"}
+        if "OUT MMC" not in self.numbers:
+            hidden |= {"F1-top-4", "ECE-top-4"}
+        return {name: value for name, value in self.numbers.items() if name not in hidden}
 
     @property
     def labels_without_truth(self) -> list[str]:
@@ -91,10 +108,17 @@ class Evaluation:
                 for first, second, expected, real in self.joint.pairs_missed(20)
             ]
         if by_label:
+            document["micro"] = self.micro
             document["by_label"] = {
                 label: {name: column[place] for name, column in self.by_label.items()}
                 for place, label in enumerate(self.labels)
             }
+            for place, label in enumerate(self.labels if self.label_intervals else ()):
+                ends = {
+                    name: [low[place], high[place]]
+                    for name, (low, high) in self.label_intervals.items()
+                }
+                document["by_label"][label]["intervals"] = ends
         return document
 
     def to_pandas(self) -> pandas.DataFrame:
@@ -104,19 +128,16 @@ class Evaluation:
         return pd.DataFrame(self.by_label, index=pd.Index(self.labels, name="label"))
 
     def _repr_html_(self) -> str:
-        """Return the numbers as a table, for notebooks."""
-        rows = []
-        for name, value in self.numbers.items():
-            low, high = self.intervals.get(name, (None, None))
-            rows.append([name, value] + ([low, high] if self.intervals else []))
-        heads = ["metric", "value", *(["from", "to (95 %)"] if self.intervals else [])]
-        caption = f"{self.path}: {self.rows:,} rows, {len(self.labels):,} labels"
-        return html_table(caption, heads, rows)
+        """Return the metrics, for notebooks."""
+        columns = [*self.by_label.values()]
+        rows = [list(row) for row in zip(self.labels, *columns, strict=True)] if columns else []
+        return draw("evaluation", self, html_table("Labels", ["label", *self.by_label], rows))
 
     def __repr__(self) -> str:
         lines = [f"Evaluation of {self.path}: {self.rows:,} rows, {len(self.labels):,} labels"]
-        width = max(map(len, self.numbers))
-        for name, value in self.numbers.items():
+        shown = self.shown()
+        width = max(map(len, shown))
+        for name, value in shown.items():
             low, high = self.intervals.get(name, (None, None))
             interval = "" if low is None else f"  [{low:.4f}, {high:.4f}]"
             lines.append(f"  {name:{width}s}  {value:.4f}{interval}")
@@ -141,7 +162,7 @@ def evaluate(
     """Evaluate the probabilities of a predictions file against the truth it holds.
 
     Args:
-        path: a predictions file, a folder of parts, or a .csv or .npz file with probabilities
+        path: a predictions file, a folder of shards, or a .csv or .npz file with probabilities
             and truth (`<label>` or `p:<label>`, `y:<label>`).
         bins: number of equal-width bins of the calibration errors.
         min_count: number of entries a bin must have to count for ACE and MCE.
@@ -183,6 +204,7 @@ def evaluate(
             "Mount it, or search it: `credibly search --engine spark` reads addresses."
         )
     with _dataset(Path(path), partial, batch_rows) as dataset:
+        warn_of_fitted_rows(dataset)
         small = dataset.num_rows <= resampled_rows
         ranges = dataset.num_rows > rows_in_memory
         found = _accumulate(
@@ -195,21 +217,23 @@ def evaluate(
         result = Evaluation(
             str(path), dataset.num_rows, dataset.labels, {}, {}, bins=bins, min_count=min_count
         )
-        if isinstance(found, TopSummary):
+        if isinstance(found, HeldLabels):
             result = replace(result, numbers=found.numbers(min_count))
         else:
             plan = RankPlan.whole(len(dataset.labels))
             if ranges and found.ranks is not None:
                 plan = found.ranks.plan(rows_in_memory)
             totals = worker.label_totals(dataset, plan, lambda share: advance(0.5 * share))
-            each = precisions(totals)
+            ranking = precisions(totals), aurocs(totals)
             result = replace(
                 result,
-                numbers=found.numbers(each, min_count),
-                by_label=found.by_label(each, min_count),
+                numbers=found.numbers(*ranking, min_count),
+                by_label=found.by_label(*ranking, min_count),
+                micro=found.micro(min_count),
+                label_intervals=found.label_intervals() if intervals else {},
             )
         if joint is not None:
-            result = _with_joint(result, dataset, joint)
+            result = _with_joint(result, dataset, joint, worker)
         if intervals:
             result = replace(
                 result, intervals=_intervals(result, dataset, worker, found, seed, small)
@@ -223,7 +247,7 @@ def _dataset(path: Path, partial: bool, batch_rows: int) -> Iterator[Dataset]:
     if path.suffix.lower() not in (".csv", ".npz") or path.is_dir():
         yield Predictions.scan(path, partial=partial, batch_rows=batch_rows)
         return
-    imported = Predictions.from_file(path, "probabilities")
+    imported = Predictions.from_values(path, "probabilities")
     if imported.targets is None:
         raise InputError(_without_truth(path))
     with TemporaryDirectory() as folder:
@@ -233,8 +257,9 @@ def _dataset(path: Path, partial: bool, batch_rows: int) -> Iterator[Dataset]:
 
 def _without_truth(path: Path) -> str:
     return (
-        f"{path} must have the truth to be evaluated, columns 'y:<label>'; it has none. "
-        "Add it with `Predictions.join_truth`."
+        f"{path} must have the truth to be evaluated, columns 'y:<label>'; it has none. Add it: "
+        f"credibly import {path} --as probabilities --truth FILE --out predictions.parquet, or "
+        "`Predictions.join_truth` in Python."
     )
 
 
@@ -247,7 +272,7 @@ def evaluate_all(
     """Evaluate several predictions files of the same labels.
 
     Args:
-        paths: predictions files, or folders of parts.
+        paths: predictions files, or folders of shards.
         progress: called with the name of each file; returns a context manager that yields
             ``advance`` for ``evaluate``.
         settings: as for ``evaluate``.
@@ -267,16 +292,12 @@ def evaluate_all(
 
 def _accumulate(
     dataset: Dataset, executor: Executor, bins: int, *, ranks: bool, advance: Advance
-) -> Summary | TopSummary:
+) -> Summary | HeldLabels:
     """Return the numbers of all rows, in one pass over them."""
     if not dataset.has_targets:
         raise InputError(_without_truth(dataset.path))
     executor.check_ids(dataset)
-    found = (
-        TopSummary(bins)
-        if dataset.top
-        else Summary(len(dataset.labels), bins, zero=not dataset.soft, ranks=ranks)
-    )
+    found = dataset.summary(bins, ranks=ranks)
     executor.accumulate(dataset, found, _feed, advance)
     if found.known == 0:
         raise InputError(f"{dataset.path} must have some truth to be evaluated; all is unknown.")
@@ -284,31 +305,23 @@ def _accumulate(
 
 
 def _feed(accumulator: Any, batch: Predictions, first_row: int) -> None:
-    accumulator.update(*_arrays(batch))
+    accumulator.update(*batch.measured())
 
 
 def _feed_groups(accumulator: Any, batch: Predictions, first_row: int) -> None:
-    accumulator.update(*_arrays(batch), first_row=first_row)
+    accumulator.update(*batch.measured(), first_row=first_row)
 
 
-def _arrays(batch: Predictions) -> tuple[Any, ...]:
-    """Return what accumulators of dense rows, or of the most probable labels, are fed with."""
-    assert batch.targets is not None
-    if batch.top is not None:
-        return batch.top, batch.probabilities, batch.targets, batch.all_targets
-    return batch.probabilities, Targets(batch.targets), batch.scores
-
-
-def _with_joint(result: Evaluation, dataset: Dataset, joint: Joint) -> Evaluation:
+def _with_joint(
+    result: Evaluation, dataset: Dataset, joint: Joint, executor: Executor
+) -> Evaluation:
     """Add the numbers of whole label sets, under the model and under independence."""
     dataset.check_dense("a joint model")
     alone = Joint.independent(dataset.labels)
-    tallies = [JointTally(each, dataset.labels) for each in (joint, alone)]
-    for batch in dataset.batches():
-        assert batch.targets is not None
-        for tally in tallies:
-            tally.update(batch.probabilities, batch.targets)
-    found, independent = (tally.numbers() for tally in tallies)
+    found, independent = (
+        executor.accumulate(dataset, JointSums(each, dataset.labels), JointSums.feed).numbers()
+        for each in (joint, alone)
+    )
     added = {}
     for name, value in found.numbers().items():
         added |= {name: value, f"{name}, independent": independent.numbers()[name]}
@@ -319,17 +332,14 @@ def _intervals(
     result: Evaluation,
     dataset: Dataset,
     executor: Executor,
-    found: Summary | TopSummary,
+    found: Summary | HeldLabels,
     seed: int,
     small: bool,
 ) -> dict[str, tuple[float, float]]:
     """Return a 95 % interval for each number, by resampling rows, or groups of rows if many."""
     options: dict[str, Any] = {"min_count": result.min_count, "seed": seed}
     if isinstance(found, Summary) and small:
-        whole = dataset.read()
-        assert whole.targets is not None
-        arrays = whole.probabilities, Targets(whole.targets), whole.scores
-        ends = summary_intervals(*arrays, bins=result.bins, **options)
+        ends = summary_intervals(*dataset.read().measured(), bins=result.bins, **options)
     else:
         sums = TopGroupSums(max(PLACES), result.bins)
         if isinstance(found, Summary):

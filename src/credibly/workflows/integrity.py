@@ -10,8 +10,9 @@ from typing import Any
 
 from credibly import checksums
 from credibly.checks import InputError, input_file
-from credibly.files import read_json_object
 from credibly.predictions import Dataset
+from credibly.untrusted.documents import read_json_object
+from credibly.workflows.label_sets import is_sets_file, read_sets_file
 
 CHECKED = (".parquet", ".safetensors")
 """Endings of files that carry a checksum."""
@@ -57,7 +58,7 @@ class Integrity:
 
 
 def check_files(path: str | os.PathLike[str]) -> Integrity:
-    """Read a predictions file, a folder of parts, a run or a comparison to the end.
+    """Read a predictions file, a folder of shards, a run or a comparison to the end.
 
     Checksums are compared where files carry them, every value is read and validated, shards are
     counted, ids are compared, and the files of a run must fit each other.
@@ -78,7 +79,7 @@ def check_files(path: str | os.PathLike[str]) -> Integrity:
         if not path.exists():
             raise FileNotFoundError(f"there is no file {path}")
         return Integrity(str(path), "file", [_file(path)])
-    from credibly.train import is_run
+    from credibly.train.run_folder import is_run
 
     if is_run(path):
         return Integrity(str(path), "run", _run(path))
@@ -95,7 +96,7 @@ def check_files(path: str | os.PathLike[str]) -> Integrity:
 
 
 def _run(folder: Path) -> list[FileCheck]:
-    from credibly.train import run_readers
+    from credibly.train.run import run_readers
     from credibly.train.run_folder import MANIFEST, manifest_problems
 
     readers = run_readers(folder)
@@ -148,8 +149,6 @@ def _examine(path: Path, read: Callable[[], object]) -> FileCheck:
 
 
 def _read_parquet(path: Path) -> None:
-    from credibly.workflows.label_sets import is_sets_file, read_sets_file
-
     if is_sets_file(path):
         read_sets_file(path)
         return
@@ -160,6 +159,6 @@ def _read_parquet(path: Path) -> None:
 
 
 def _read_tensors(path: Path) -> None:
-    from credibly.train import read_tensors
+    from credibly.train.checkpoint import read_tensors
 
     read_tensors(path)

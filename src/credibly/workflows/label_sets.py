@@ -10,14 +10,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from credibly.checks import InputError
 from credibly.checksums import KEY, PLACEHOLDER, seal
-from credibly.decide import Decision
-from credibly.executors import Executor, open_executor
+from credibly.decide.base import Decision
+from credibly.executors import open_executor
+from credibly.executors.executor import Executor
 from credibly.files import atomic_path, spreadsheet_cell
 from credibly.metrics.accumulators import Accumulator
 from credibly.notebook import html_table
@@ -27,8 +30,17 @@ from credibly.predictions.shard import BATCH_ROWS
 from credibly.predictions.table import label_mismatch
 from credibly.targets import Targets
 from credibly.types import Array
-from credibly.workflows import shards
-from credibly.workflows.fit_rows import FitRows, RowChoice
+from credibly.workflows.rows import (
+    MOST_COMPARED,
+    Batches,
+    FitRows,
+    RowChoice,
+    check_paths,
+    collect,
+    id_sample,
+    warn_of_fitted_rows,
+    write_shards,
+)
 
 
 @dataclass(frozen=True)
@@ -47,6 +59,7 @@ class WrittenSets:
         sizes: number of held-out rows by the size of their set.
         always_selected, never_selected: labels for which no threshold met the guarantee.
         labels: names of the labels, in the order of the decision.
+        fitted_ids: as in ``Pipeline``.
     """
 
     out: str
@@ -58,6 +71,7 @@ class WrittenSets:
     always_selected: list[str] = field(default_factory=list)
     never_selected: list[str] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
+    fitted_ids: list[str] = field(default_factory=list)
 
     @property
     def thresholds(self) -> dict[str, float]:
@@ -68,16 +82,30 @@ class WrittenSets:
         names = self.labels if len(found) == len(self.labels) else ["all labels"]
         return dict(zip(names, found.tolist(), strict=True))
 
-    def write_rule(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted rule with the names of its labels; ``Pipeline.read(path)`` reads it."""
-        Pipeline(decision=self.decision, labels=self.labels).write(Path(path))
+    def write_rule(
+        self, path: str | os.PathLike[str], map: str | os.PathLike[str] | None = None
+    ) -> None:
+        """Write the fitted rule with the names of its labels; ``Pipeline.read(path)`` reads it.
+
+        Args:
+            path: the JSON file to write.
+            map: a map of scores, as ``credibly calibrate --save`` writes it, to write with it.
+        """
+        pipeline = Pipeline(labels=self.labels) if map is None else Pipeline.read(Path(map))
+        if pipeline.labels != self.labels:
+            raise InputError(
+                f"{map}: the map must have the labels of the predictions, in their order; got "
+                f"{pipeline.labels!r:.80}."
+            )
+        pipeline.decision = self.decision
+        pipeline.fitted_ids = sorted({*pipeline.fitted_ids, *self.fitted_ids})
+        pipeline.write(Path(path))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as a plain document."""
         return {
             "out": self.out,
             "statement": self.decision.statement,
-            "promise": self.decision.statement,  # its name until version 0.1
             "decision": self.decision.state(),
             "rows": self.rows,
             "held_out_rows": self.held_out_rows,
@@ -116,7 +144,7 @@ def write_sets(
     """Fit a decision and write the label set of every row of a predictions file.
 
     Args:
-        path: a predictions file, or a folder of parts.
+        path: a predictions file, or a folder of shards.
         decision: a rule such as ``cr.decide.AverageSize(5)``. Rules with nothing to fit
             (``TopK``, ``Threshold``, ``Cost``) treat all rows as held out. A pipeline with labels
             and a fitted rule, as ``write_rule`` stores it, is applied without fitting again.
@@ -157,26 +185,27 @@ def write_sets(
     if applied is not None and fit_on is not None:
         raise InputError("a fitted rule is applied without `fit_on`.")
     inputs = [each for each in (path, fit_on) if each is not None]
-    shards.check_paths(worker, out, inputs, (".parquet", ".csv"))
+    check_paths(worker, out, inputs, (".parquet", ".csv"))
     scan, other = (
         None if each is None else Dataset(each, partial=partial, batch_rows=batch_rows)
         for each in (path, fit_on)
     )
     assert scan is not None
     worker.check_ids(scan)
+    warn_of_fitted_rows(scan, applied)
     labels = scan.labels if applied is None else _order_of(applied, scan)
-    if scan.top:
+    if not scan.every_label:
         _check_top(decision, scan)
     else:
         decision = decision.for_labels(labels)
     fitted = None
     if applied is None:
-        limit = max(1, values_in_memory // (64 if scan.top else len(labels)))
+        limit = max(1, values_in_memory // scan.row_cells)
         decision, fitted = _fit(decision, scan, other, worker, fit_rows or FitRows(), limit)
     counts, ready = SetStatistics(len(labels)), decision
     tell = advance if worker.one_file else None
 
-    def work(path: Path, index: int, count: int, rows: shards.Batches, mine: SetStatistics) -> None:
+    def work(path: Path, index: int, count: int, rows: Batches, mine: SetStatistics) -> None:
         with sets_file(path, ready) as file:
             for first_row, batch in rows:
                 held_out = np.ones(len(batch), dtype=bool)
@@ -186,7 +215,7 @@ def write_sets(
                 if tell is not None:
                     tell(len(batch))
 
-    shards.write(scan, worker, out, counts, work, labels)
+    write_shards(scan, worker, out, counts, work, labels)
     return WrittenSets(
         str(out),
         ready,
@@ -197,7 +226,17 @@ def write_sets(
         [labels[index] for index in ready.always_selected],
         [labels[index] for index in ready.never_selected],
         list(labels),
+        _fitted_ids(scan, other, fitted),
     )
+
+
+def _fitted_ids(scan: Dataset, other: Dataset | None, fitted: RowChoice | None) -> list[str]:
+    """Return digests of some of the ids that a rule was fitted on."""
+    source = other or scan
+    if fitted is None or source.num_rows > MOST_COMPARED:
+        return []
+    mask = np.ones(source.num_rows, bool) if other else fitted.mask_of(0, source.num_rows)
+    return id_sample(source.ids(), np.flatnonzero(mask))
 
 
 def _order_of(applied: Pipeline, scan: Dataset) -> list[str]:
@@ -218,7 +257,7 @@ def _check_top(decision: Decision, scan: Dataset) -> None:
 
 
 def _write_batch(
-    file: SetsFile,
+    write: Callable[[pa.Table], object],
     decision: Decision,
     batch: Predictions,
     held_out: Array,
@@ -229,17 +268,9 @@ def _write_batch(
     review = decision.to_review(batch.probabilities) if decision.reviews else None
     sets &= batch.held  # rows may hold fewer labels than others
     review = None if review is None else review & batch.held
-    file.write(batch, sets, held_out, review)
-    if batch.targets is None:
-        counts.update(sets[held_out], None)
-    elif batch.top is not None:
-        present = batch.present_counts()
-        known = ~np.isnan(present)
-        counts.update(sets[held_out & ~known], None)
-        used = held_out & known
-        counts.update(sets[used], batch.targets[used], present[used])
-    else:
-        counts.update(sets[held_out], batch.targets[held_out])
+    write(sets_table(batch, sets, held_out, review))
+    targets = None if batch.targets is None else batch.targets[held_out]
+    counts.update(sets[held_out], targets, batch.present_counts()[held_out])
     if review is not None:
         counts.sums["counts"][REVIEWED] += review[held_out].sum()
 
@@ -285,7 +316,7 @@ def _fit_on(
     if needs_truth and not scan.has_targets:
         raise InputError(
             f"{scan.path} must have the truth, columns 'y:<label>', because this rule is "
-            "fitted on it; it has none."
+            'fitted on it; it has none. Fit on rows with truth: `fit_on="FILE"`.'
         )
 
     def arrays(batch: Any, first_row: int) -> dict[str, Array]:
@@ -293,7 +324,7 @@ def _fit_on(
         found = {"probabilities": batch.probabilities[kept]}
         return {**found, "targets": batch.targets[kept]} if needs_truth else found
 
-    found = shards.collect(scan, executor, arrays, labels)
+    found = collect(scan, executor, arrays, labels)
     if not needs_truth:
         return decision.fit(found["probabilities"])
     return decision.fit(found["probabilities"], Targets(found["targets"]))
@@ -317,13 +348,13 @@ class SetStatistics(Accumulator):
             "precision": np.zeros(2),
         }
 
-    def update(self, sets: Array, targets: Array | None, present: Array | None = None) -> None:
+    def update(self, sets: Array, targets: Array | None, labels: Array) -> None:
         """Add label sets and what is known of the truth.
 
         Args:
             sets: (rows, columns).
             targets: of the same shape; None where nothing is known.
-            present: number of labels present in each row, where there are more than the columns.
+            labels: number of labels known to be present in each row, in the columns or not.
         """
         sizes = np.bincount(sets.sum(axis=1), minlength=1)
         self.sums["sizes"][: len(sizes)] += sizes
@@ -331,7 +362,6 @@ class SetStatistics(Accumulator):
         if targets is not None:
             hits = (sets & (targets == 1)).sum(axis=1)
             returned = (sets & (targets >= 0)).sum(axis=1)
-            labels = (targets == 1).sum(axis=1) if present is None else present
             self.sums["counts"][HITS:REVIEWED] += hits.sum(), returned.sum(), labels.sum()
             for name, whole in (("recall", labels), ("precision", returned)):
                 some = whole > 0
@@ -373,11 +403,8 @@ COLUMNS = ("id", "labels", "probabilities", "held_out")
 
 def is_sets_file(path: Path) -> bool:
     """Return whether a Parquet file holds label sets, by its columns."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     try:
-        return tuple(pq.read_schema(path).names) == COLUMNS
+        return tuple(pq.read_schema(path).names)[: len(COLUMNS)] == COLUMNS
     except MemoryError:
         raise
     except (pa.ArrowException, OSError, UnicodeDecodeError):
@@ -386,9 +413,6 @@ def is_sets_file(path: Path) -> bool:
 
 def read_sets_file(path: Path) -> int:
     """Read a Parquet file of label sets to its end; return its number of rows."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     try:
         with pq.ParquetFile(path) as file:
             return sum(batch.num_rows for batch in file.iter_batches())
@@ -398,101 +422,50 @@ def read_sets_file(path: Path) -> int:
         raise InputError(f"{path} must be a complete Parquet file; {error}.") from error
 
 
-class SetsFile(Protocol):
-    """A file of label sets that is being written."""
-
-    def write(self, batch: Predictions, sets: Array, held_out: Array, review: Array | None) -> None:
-        """Write the sets of some rows."""
-        ...
-
-
 @contextmanager
-def sets_file(path: Path, decision: Decision) -> Iterator[SetsFile]:
+def sets_file(path: Path, decision: Decision) -> Iterator[Callable[[pa.Table], object]]:
     """Open a file of label sets, Parquet or CSV by its ending; it appears only when complete."""
-    reviews = decision.reviews
-    document = {
-        "version": "1.0",
-        "kind": "sets",
-        "decision": decision.state(),
-        "statement": decision.statement,
-        "promise": decision.statement,  # its name until version 0.1
-    }
+    about = {"version": "1.0", "kind": "sets", "decision": decision.state()}
+    document = json.dumps({**about, "statement": decision.statement})
+    schema = _schema(decision.reviews).with_metadata({"credibly": document})
     with atomic_path(path) as beside:
         if path.suffix == ".csv":
             with beside.open("w", newline="", encoding="utf-8") as file:
-                yield _Csv(file, reviews)
+                writer = csv.writer(file)
+                writer.writerow(schema.names)
+                yield lambda table: writer.writerows(_cells(row) for row in table.to_pylist())
             return
-        sink = _Parquet(beside, document, reviews)
-        try:
-            yield sink
-        finally:
-            sink.close()
+        with pq.ParquetWriter(beside, schema, compression="zstd") as file:
+            yield lambda table: file.write_table(table.cast(schema))
+            file.add_key_value_metadata({KEY: PLACEHOLDER})
         seal(beside)
 
 
-class _Parquet:
-    def __init__(self, path: Path, document: dict[str, Any], reviews: bool) -> None:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        fields: dict[str, Any] = {
-            "id": pa.string(),
-            "labels": pa.list_(pa.string()),
-            "probabilities": pa.list_(pa.float32()),
-            "held_out": pa.bool_(),
-        }
-        if reviews:
-            fields["review"] = pa.list_(pa.string())
-        self._schema = pa.schema(fields, metadata={"credibly": json.dumps(document)})
-        self._file = pq.ParquetWriter(path, self._schema, compression="zstd")
-
-    def write(self, batch: Predictions, sets: Array, held_out: Array, review: Array | None) -> None:
-        import pyarrow as pa
-
-        columns, values, offsets = _members(batch, sets)
-        names = pa.array(batch.labels).take(pa.array(columns))
-        cells = [
-            pa.array(batch.ids, pa.string()),
-            pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), names),
-            pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(values)),
-            pa.array(held_out),
-        ]
-        if review is not None:
-            columns, _, offsets = _members(batch, review)
-            names = pa.array(batch.labels).take(pa.array(columns))
-            cells.append(pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), names))
-        self._file.write_table(pa.Table.from_arrays(cells, schema=self._schema))
-
-    def close(self) -> None:
-        self._file.add_key_value_metadata({KEY: PLACEHOLDER})
-        self._file.close()
+def _schema(reviews: bool) -> pa.Schema:
+    texts = pa.list_(pa.string())
+    types = (pa.string(), texts, pa.list_(pa.float32()), pa.bool_())
+    fields = list(zip(COLUMNS, types, strict=True))
+    return pa.schema([*fields, ("review", texts)] if reviews else fields)
 
 
-class _Csv:
-    def __init__(self, file: Any, reviews: bool) -> None:
-        self._writer = csv.writer(file)
-        last = ["review"] if reviews else []
-        self._writer.writerow(["id", "labels", "probabilities", "held_out", *last])
-
-    def write(self, batch: Predictions, sets: Array, held_out: Array, review: Array | None) -> None:
-        columns, values, offsets = _members(batch, sets)
-        looks, _, starts = _members(batch, sets if review is None else review)
-        for row, name in enumerate(batch.ids):
-            part = slice(offsets[row], offsets[row + 1])
-            labels = [batch.labels[column] for column in columns[part]]
-            shown = [round(float(value), 6) for value in values[part]]
-            cells = [json.dumps(labels, ensure_ascii=False), json.dumps(shown)]
-            cells.append(str(bool(held_out[row])).lower())
-            if review is not None:
-                looked = [batch.labels[column] for column in looks[starts[row] : starts[row + 1]]]
-                cells.append(json.dumps(looked, ensure_ascii=False))
-            self._writer.writerow([spreadsheet_cell(str(name)), *cells])
+def _cells(row: dict[str, Any]) -> list[str]:
+    """Return the cells of a row of a CSV file."""
+    shown = {**row, "probabilities": [round(value, 6) for value in row["probabilities"]]}
+    name = spreadsheet_cell(shown.pop("id"))
+    return [name, *(json.dumps(value, ensure_ascii=False) for value in shown.values())]
 
 
-def _members(batch: Predictions, sets: Array) -> tuple[Array, Array, Array]:
-    """Return label numbers and probabilities of all sets, most probable first, and their starts."""
-    rows, columns = np.nonzero(sets)
-    values = batch.probabilities[rows, columns]
-    order = np.lexsort((columns, -values, rows))
-    offsets = np.concatenate([[0], np.cumsum(sets.sum(axis=1))])
-    return batch.label_indices[rows, columns][order], values[order], offsets
+def sets_table(batch: Predictions, sets: Array, held_out: Array, review: Array | None) -> pa.Table:
+    """Return the rows of a file of label sets, the most probable label of each first."""
+    columns: list[pa.Array] = [pa.array(batch.ids, pa.string())]
+    for chosen in (sets, *(() if review is None else (review,))):
+        rows, places = np.nonzero(chosen)
+        values = batch.probabilities[rows, places]
+        order = np.lexsort((places, -values, rows))
+        ends = pa.array(np.concatenate([[0], np.cumsum(chosen.sum(axis=1))]), pa.int32())
+        members = pa.array(batch.label_indices[rows, places][order])
+        columns.append(pa.ListArray.from_arrays(ends, pa.array(batch.labels).take(members)))
+        if chosen is sets:
+            columns.append(pa.ListArray.from_arrays(ends, pa.array(values[order], pa.float32())))
+            columns.append(pa.array(held_out))
+    return pa.Table.from_arrays(columns, schema=_schema(review is not None))

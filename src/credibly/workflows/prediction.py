@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from credibly.checks import InputError
-from credibly.data.columns import warn_of_position
-from credibly.data.preparation import Preparation
-from credibly.executors import Executor, open_executor
+from credibly.data.preparation import Preparation, warn_of_position
+from credibly.executors import open_executor
+from credibly.executors.executor import Executor
 from credibly.predictions import Writer
-from credibly.predictions.completeness import shard_metadata, shard_name
+from credibly.predictions.dataset import shard_metadata, shard_name
+from credibly.predictions.shard import Piece, pieces_of
 from credibly.targets import Targets
 from credibly.types import Array
-from credibly.workflows.shards import check_paths
+from credibly.workflows.rows import check_paths
 
 if TYPE_CHECKING:
     from credibly.data import Data
@@ -48,6 +52,7 @@ def predict_dataset(
     out: str | os.PathLike[str],
     *,
     executor: str | Executor = "local",
+    **options: Any,
 ) -> WrittenPredictions:
     """Predict a Parquet table, or a folder of them, with a model that ``credibly export`` wrote.
 
@@ -57,6 +62,8 @@ def predict_dataset(
             the labels where they are known, ``id``. Without ids, rows are numbered.
         out: the folder to write, which every worker sees under the same path.
         executor: as for ``cr.evaluate``.
+        options: of the reader, such as ``id_column``; those that are not given are the ones that
+            the training data were read with.
 
     Raises:
         InputError: if the model is not one of features, or the columns are others.
@@ -64,20 +71,20 @@ def predict_dataset(
     folder, worker = Path(out), open_executor(executor)
     check_paths(worker, folder, [data], ())
     predictor = _Predictor.read(Path(model))
-    tasks = _tasks(Path(data))
-    if predictor.preparation is None and tasks[0].has_names():
+    pieces = _pieces(Path(data))
+    if predictor.preparation is None and _has_names(pieces[0].path):
         warn_of_position(model, str(data))
     folder.mkdir(parents=True, exist_ok=True)
-    rows, count = sum(task.rows for task in tasks), len(tasks)
+    rows, count = sum(piece.rows for piece in pieces), len(pieces)
     origin = {"model": Path(model).name, "data": str(data), "rows": rows}
 
     def work(place: int) -> dict[str, Array]:
-        task = tasks[place]
-        table = task.read(predictor.labels, predictor.preparation)
+        piece = pieces[place]
+        table = _read(piece, predictor, options)
         about = {"loss": predictor.loss, "origin": origin, **shard_metadata(place, count, rows)}
         with Writer(folder / shard_name(place, count), predictor.labels, metadata=about) as writer:
             assert table.features is not None  # `read` refuses others
-            scores, probabilities = predictor(table.features, task.path)
+            scores, probabilities = predictor(table.features, piece.path)
             writer.append(
                 probabilities=probabilities,
                 scores=scores,
@@ -90,66 +97,52 @@ def predict_dataset(
     return WrittenPredictions(str(out), int(sum(state["rows"] for state in written)), count)
 
 
-@dataclass(frozen=True)
-class _Task:
-    """Some row groups of a table."""
-
-    path: str
-    first_group: int
-    last_group: int
-    first_row: int
-    rows: int
-
-    def has_names(self) -> bool:
-        """Return whether features are columns with names, rather than one column of lists."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        return not any(pa.types.is_nested(field.type) for field in pq.read_schema(self.path))
-
-    def read(self, labels: list[str], preparation: Preparation | None) -> Data:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        from credibly import data
-
-        with pq.ParquetFile(self.path) as file:
-            table = file.read_row_groups(list(range(self.first_group, self.last_group)))
-        if "id" not in table.column_names:
-            numbers = range(self.first_row, self.first_row + self.rows)
-            table = table.append_column("id", pa.array([str(number) for number in numbers]))
-        try:
-            rows = data.load_new(table, labels=labels, preparation=preparation)
-        except InputError as error:
-            raise InputError(f"{self.path}: {error}") from error
-        if rows.features is None:
-            raise InputError(f"{self.path} must hold columns of features; it has none.")
-        return rows
+def _has_names(path: str) -> bool:
+    """Return whether features are columns with names, rather than one column of lists."""
+    return not any(pa.types.is_nested(field.type) for field in pq.read_schema(path))
 
 
-def _tasks(path: Path) -> list[_Task]:
-    import pyarrow.parquet as pq
+def _read(piece: Piece, model: _Predictor, options: Mapping[str, Any]) -> Data:
+    from credibly import data
 
-    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
-    tasks: list[_Task] = []
-    first = 0
-    for file in files:
+    with pq.ParquetFile(piece.path) as file:
+        table = file.read_row_groups(list(range(piece.first_group, piece.last_group)))
+    if "id" not in table.column_names and "id_column" not in {**model.reader, **options}:
+        numbers = range(piece.first_row, piece.first_row + piece.rows)
+        table = table.append_column("id", pa.array([str(number) for number in numbers]))
+    try:
+        rows = data.load_new(
+            table,
+            labels=model.labels,
+            preparation=model.preparation,
+            reader=model.reader,
+            **options,
+        )
+    except InputError as error:
+        raise InputError(f"{piece.path}: {error}") from error
+    if rows.features is None:
+        raise InputError(f"{piece.path} must hold columns of features; it has none.")
+    return rows
+
+
+def _pieces(path: Path) -> list[Piece]:
+    files: list[tuple[Path, list[int]]] = []
+    for file in sorted(path.glob("*.parquet")) if path.is_dir() else [path]:
         try:
             footer = pq.read_metadata(file)
         except FileNotFoundError:
             raise
         except (OSError, ValueError) as error:
-            raise InputError(f"{file} must be a complete Parquet file; {error}.") from error
-        begin = rows = 0
-        for group in range(footer.num_row_groups):
-            rows += footer.row_group(group).num_rows
-            if rows >= _ROWS or group == footer.num_row_groups - 1:
-                if rows:
-                    tasks.append(_Task(str(file), begin, group + 1, first, rows))
-                begin, first, rows = group + 1, first + rows, 0
-    if not tasks:
+            raise InputError(
+                f"{file} must be a complete Parquet file; {str(error).rstrip('.')}. "
+                "For other tables, predict with the run that the model was exported from."
+            ) from error
+        groups = range(footer.num_row_groups)
+        files.append((file, [footer.row_group(group).num_rows for group in groups]))
+    found = pieces_of(files, _ROWS)
+    if not found:
         raise InputError(f"{path} must hold Parquet files with rows; there are none.")
-    return tasks
+    return found
 
 
 @dataclass(frozen=True)
@@ -161,6 +154,7 @@ class _Predictor:
     preparation: Preparation | None
     loss: str
     name: str
+    reader: dict[str, Any]
 
     @classmethod
     def read(cls, path: Path) -> _Predictor:
@@ -177,7 +171,8 @@ class _Predictor:
             )
         document: dict[str, Any] = json.loads(about)
         prepared = Preparation.of_run(document, str(path))
-        return cls(model, list(document["labels"]), prepared, str(document["loss"]), str(path))
+        labels, loss = list(document["labels"]), str(document["loss"])
+        return cls(model, labels, prepared, loss, str(path), document.get("reader") or {})
 
     def __call__(self, features: Array, where: str) -> tuple[Array, Array]:
         """Return scores and probabilities."""

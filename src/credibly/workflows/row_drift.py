@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from credibly.checks import InputError, fraction, whole_number
+from credibly.checks import InputError, fraction
 from credibly.predictions import Predictions
 from credibly.types import Array
+
+MAX_ROWS = 200_000
 
 
 @dataclass(frozen=True)
@@ -68,18 +70,17 @@ def drift(
     against: str | os.PathLike[str] | Predictions,
     *,
     false_alarms: float = 0.01,
-    max_rows: int = 200_000,
 ) -> Drift:
     """Test whether new rows look like the reference rows: their probabilities, and label rates.
 
     Every guarantee holds for rows that are exchangeable with the calibration rows. This test can
-    show that they are not; it cannot show that they are.
+    show that they are not; it cannot show that they are. Of more than 200,000 rows, as many evenly
+    spaced ones are compared.
 
     Args:
         new: a predictions file, or predictions.
         against: predictions of the rows that calibrator and rule were fitted on.
         false_alarms: probability of a false alarm over all labels together.
-        max_rows: rows of each side that are compared, evenly spaced.
 
     Example:
         >>> rng = np.random.default_rng(1)
@@ -92,72 +93,44 @@ def drift(
     from scipy.stats import fisher_exact, ks_2samp
 
     fraction("false_alarms", false_alarms, low_open=True, high_open=True)
-    whole_number("max_rows", max_rows, 10)
-    first, second = _predictions(new), _predictions(against)
-    missing = [name for name in second.labels if name not in first.labels]
-    if missing or len(first.labels) != len(second.labels):
-        extra = [name for name in first.labels if name not in second.labels]
-        raise InputError(
-            f"both must have the same labels; the new rows lack {missing[:5]} and have "
-            f"{extra[:5]} more."
-        )
-    rows_new, rows_reference = _rows(first, max_rows), _rows(second, max_rows)
+    second = _rows(against)
+    first = _rows(new).reordered(second.labels)
     found = []
     for name in second.labels:
-        a, y = _column(first, name, rows_new)
-        b, z = _column(second, name, rows_reference)
-        rates = None if y is None or z is None else (float(y.mean()), float(z.mean()))
-        rate_p = None
-        if rates is not None and y is not None and z is not None:
-            table = [[int(y.sum()), len(y) - int(y.sum())], [int(z.sum()), len(z) - int(z.sum())]]
-            rate_p = _p_value(fisher_exact(table))
-        means = float(a.mean()), float(b.mean())
-        found.append((name, *means, _p_value(ks_2samp(a, b)), rates, rate_p))
-    rejected = _holm([p for each in found for p in (each[3], each[5])], false_alarms)
-    return Drift(
-        tuple(
-            LabelDrift(
-                name,
-                mean_new,
-                mean_reference,
-                score_p,
-                None if rates is None else rates[0],
-                None if rates is None else rates[1],
-                rate_p,
-                rejected[2 * index] or rejected[2 * index + 1],
-            )
-            for index, (name, mean_new, mean_reference, score_p, rates, rate_p) in enumerate(found)
-        ),
-        len(rows_new),
-        len(rows_reference),
-        false_alarms,
-    )
+        sides = [side.select([name]) for side in (first, second)]
+        a, b = (side.probabilities[:, 0] for side in sides)
+        y, z = (_known(side) for side in sides)
+        rates, rate_p = (None, None), None
+        if len(y) and len(z):
+            rates = float(y.mean()), float(z.mean())
+            rate_p = _p_value(fisher_exact([[each.sum(), (~each).sum()] for each in (y, z)]))
+        means, score_p = (float(a.mean()), float(b.mean())), _p_value(ks_2samp(a, b))
+        found.append(LabelDrift(name, *means, score_p, *rates, rate_p, drifted=False))
+    rejected = _holm([p for each in found for p in (each.score_p, each.rate_p)], false_alarms)
+    either = zip(found, rejected[::2], rejected[1::2], strict=True)
+    labels = [replace(each, drifted=score or rate) for each, score, rate in either]
+    return Drift(tuple(labels), len(first), len(second), false_alarms)
 
 
 def _p_value(result: Any) -> float:
     return float(result.pvalue)
 
 
-def _predictions(given: str | os.PathLike[str] | Predictions) -> Predictions:
-    return given if isinstance(given, Predictions) else Predictions.read(given)
+def _rows(given: str | os.PathLike[str] | Predictions) -> Predictions:
+    """Return the rows to compare, which must be two at least."""
+    rows = given if isinstance(given, Predictions) else Predictions.read(given)
+    rows.check_dense("`drift`")
+    if len(rows) < 2:
+        raise InputError(f"drift needs at least 2 rows on either side; got {len(rows)}.")
+    return (
+        rows[np.linspace(0, len(rows) - 1, MAX_ROWS).astype(int)] if len(rows) > MAX_ROWS else rows
+    )
 
 
-def _rows(predictions: Predictions, max_rows: int) -> Array:
-    count = len(predictions.probabilities)
-    if count < 2:
-        raise InputError(f"drift needs at least 2 rows on either side; got {count}.")
-    return np.unique(np.linspace(0, count - 1, min(count, max_rows)).astype(int))
-
-
-def _column(predictions: Predictions, label: str, rows: Array) -> tuple[Array, Array | None]:
-    """Return the probabilities of one label, and its known truth; None where there is none."""
-    column = list(predictions.labels).index(label)
-    probabilities = predictions.probabilities[rows, column]
-    if predictions.targets is None:
-        return probabilities, None
-    truth = predictions.targets[rows, column]
-    known = truth[truth >= 0] >= 0.5
-    return probabilities, known if len(known) else None
+def _known(rows: Predictions) -> Array:
+    """Return the known truth of one label."""
+    truth = np.empty(0) if rows.targets is None else rows.targets[:, 0]
+    return truth[truth >= 0] >= 0.5
 
 
 def _holm(p_values: list[float | None], level: float) -> list[bool]:

@@ -14,7 +14,7 @@ from serve_pages import PAGES
 from credibly import Predictions
 from credibly.app import report
 from credibly.retrieve import Index, search
-from credibly.retrieve.query.formula import quoted
+from credibly.retrieve.query import quoted
 
 
 class Elements(HTMLParser):
@@ -77,7 +77,7 @@ def test_engines_agree_on_hostile_names(hostile, tmp_path, monkeypatch):
     resident = Index.read(hostile)
     for first, second in itertools.pairwise(HOSTILE):
         query = f"+{quoted(first)} -{quoted(second)}"
-        one, other = resident.search(query, top=5), search(hostile, query, top=5, engine="duckdb")
+        one, other = resident.search(query, top=5), search(hostile, query, top=5)
         assert [hit.id for hit in one.hits] == [hit.id for hit in other.hits]
         assert one.expected_hits == pytest.approx(other.expected_hits)
     assert not list(tmp_path.iterdir())  # no COPY … TO ran

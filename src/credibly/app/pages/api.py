@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import math
-import re
-import time
 from collections.abc import Callable
 from dataclasses import asdict
 from threading import Lock
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
+from anyio import to_thread
 from fastapi import APIRouter, Query, Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, Field, ValidationError
+from fastapi.responses import FileResponse, HTMLResponse, Response
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from starlette.exceptions import HTTPException
 
 from credibly import __version__
-from credibly.app.served.model import MOST_VALUES, Model
-from credibly.app.served.workbench import Served
-from credibly.app.server.background import Busy
+from credibly.app.rendering import STATIC, static_file
+from credibly.app.server.responses import page, state_of
+from credibly.app.store.model import MOST_VALUES, ServedModel, json_features, map_scores
+from credibly.app.store.store import Served
 from credibly.checks import InputError
-from credibly.decide import Decision
+from credibly.data.preparation import Columns
+from credibly.decide.base import Decision
 from credibly.retrieve import parse
+from credibly.untrusted.images import ImageFolder
 
 Body = TypeVar("Body", bound=BaseModel)
 
-router = APIRouter(prefix="/api", tags=["api"])
+api = APIRouter(prefix="/api", tags=["api"])
 
 QueryText = Annotated[
     str,
@@ -46,27 +50,39 @@ class ErrorMessage(BaseModel):
     error: str
 
 
-class Features(BaseModel):
-    """Rows of features, as the run was trained on: lists of numbers, in their order."""
+def _one_of(*types: Any) -> dict[str, Any]:
+    """Return the JSON schema of a field that is one of several types."""
+    return {"anyOf": [TypeAdapter(each).json_schema() for each in types]}
 
-    features: list[list[float]] = Field(min_length=1, max_length=1000)
+
+Values = dict[str, float | str | bool | None]
+MOST_ROWS = 1000
+
+
+class FeatureRows(BaseModel):
+    """Rows of features: lists of numbers in the order of training, or objects by name.
+
+    null is a missing value.
+    """
+
+    features: Annotated[
+        Any, Field(json_schema_extra=_one_of(list[list[float | None]], Values, list[Values]))
+    ]
     average_size: float | None = Field(default=None, ge=0.05, le=1e6)
 
 
-Named = dict[str, float | str | bool | None]
+Named = dict[str, float]
 
 
-class NamedFeatures(BaseModel):
-    """Rows of features by name: an object, or a list of objects. null is a missing value."""
+class Scores(BaseModel):
+    """Rows of scores of a model that runs elsewhere: lists of numbers, or objects by label."""
 
-    features: Named | Annotated[list[Named], Field(min_length=1, max_length=1000)]
+    scores: Annotated[Any, Field(json_schema_extra=_one_of(list[list[float]], Named, list[Named]))]
     average_size: float | None = Field(default=None, ge=0.05, le=1e6)
 
 
-# The text tells which of the two a body is: a model that looks at parsed rows to find out keeps
-# them twice.
+# Parsed rows take thirty times the memory of an array: one body is parsed at a time.
 _PARSING = Lock()
-_NAMED = re.compile(rb'"features"\s*:\s*(\[\s*)?\{')
 
 
 class Texts(BaseModel):
@@ -82,18 +98,11 @@ FAILURES: dict[int | str, dict[str, Any]] = {
 }
 
 
-def state_of(request: Request) -> Any:
-    """Return what the server was started with, unless the request has waited too long."""
-    if time.monotonic() > request.scope.get("deadline", math.inf):
-        raise Busy("this request waited too long for its turn; try again soon.")
-    return request.app.state.served
-
-
 def _file(request: Request, number: int, raw: bool) -> Served:
     return state_of(request).file(number, raw)
 
 
-@router.get("/health")
+@api.get("/health")
 async def health(request: Request) -> dict[str, Any]:
     """Whether the server is up, and what it serves. Answered whatever else is worked on."""
     served = state_of(request)
@@ -111,7 +120,14 @@ async def health(request: Request) -> dict[str, Any]:
     }
 
 
-@router.get("/labels", responses=FAILURES)
+@api.get("/ready")
+async def ready(request: Request, response: Response) -> dict[str, Any]:
+    """Whether files are read and the model is warm: 200, else 503. Always answered."""
+    response.status_code = 200 if request.app.state.ready else 503
+    return {"ready": request.app.state.ready}
+
+
+@api.get("/labels", responses=FAILURES)
 def labels(
     request: Request,
     file: FileNumber = 0,
@@ -124,7 +140,7 @@ def labels(
     return {"labels": [chosen.labels[each] for each in found[:limit]], "total": len(found)}
 
 
-@router.get("/search", responses=FAILURES)
+@api.get("/search", responses=FAILURES)
 def search(
     request: Request, q: QueryText, file: FileNumber = 0, top: Top = 20, raw: Raw = False
 ) -> dict[str, Any]:
@@ -133,7 +149,7 @@ def search(
     return answer.with_texts(state_of(request).texts).to_dict()
 
 
-@router.get("/together", responses=FAILURES)
+@api.get("/together", responses=FAILURES)
 def together(
     request: Request, q: QueryText, file: FileNumber = 0, raw: Raw = False
 ) -> dict[str, Any]:
@@ -143,12 +159,12 @@ def together(
     return {"together": [{**asdict(each), "lift": plain(each.lift)} for each in listed]}
 
 
-@router.get("/sets", responses=FAILURES)
+@api.get("/sets", responses=FAILURES)
 def sets(
     request: Request, average_size: Size, file: FileNumber = 0, raw: Raw = False
 ) -> dict[str, Any]:
     """What a label budget means: threshold, sizes and, where truth is known, coverage."""
-    chosen = state_of(request).workbench.file(file, raw)
+    chosen = state_of(request).store.file(file, raw)
     return asdict(chosen.budget(round(average_size, 2)))
 
 
@@ -156,70 +172,77 @@ def sets(
 # predictions at once: parsed rows take many times the memory of their text.
 
 
-def _body(media_type: str, schema: dict[str, Any]) -> dict[str, Any]:
-    return {"requestBody": {"required": True, "content": {media_type: {"schema": schema}}}}
+def _post(path: str, schema: dict[str, Any], media_type: str = "application/json") -> Any:
+    """Return the decorator of a request with a body."""
+    body = {"required": True, "content": {media_type: {"schema": schema}}}
+    return api.post(path, responses=FAILURES, openapi_extra={"requestBody": body})
 
 
-@router.post(
-    "/predict",
-    responses=FAILURES,
-    openapi_extra=_body(
-        "application/json",
-        {"anyOf": [Features.model_json_schema(), NamedFeatures.model_json_schema()]},
-    ),
-)
+async def _in_turn(
+    request: Request, work: Callable[[ServedModel, bytes], dict[str, Any]]
+) -> dict[str, Any]:
+    """Return what the model makes of the body, as one of the few predictions at once."""
+    body = await request.body()
+    model = _model(request)
+    return await model.in_turn(lambda: work(model, body))
+
+
+@_post("/predict", FeatureRows.model_json_schema())
 async def predict(request: Request) -> dict[str, Any]:
     """Probabilities and a label set for each row of features."""
+
+    def work(model: ServedModel, body: bytes) -> dict[str, Any]:
+        beside: dict[str, Any] = {}
+        with _PARSING:
+            asked = _parsed(FeatureRows, request, body)
+            preparation = model.run.preparation
+            rows, ignored = json_features(_few(asked.features), "`features`", preparation)
+            size = asked.average_size
+            del asked
+        if isinstance(rows, Columns):
+            beside = {"ignored": ignored, "unseen": preparation.unseen(rows)}
+        found = model.predict_rows(rows, _decision(request, size, model.run.labels))
+        return {**found, **{key: value for key, value in beside.items() if value}}
+
+    return await _in_turn(request, work)
+
+
+@_post("/scores", Scores.model_json_schema())
+async def scores(request: Request) -> dict[str, Any]:
+    """Calibrated probabilities and a label set for each row of scores, by the run or the map."""
     body = await request.body()
 
     def work() -> dict[str, Any]:
-        model, beside = _model(request), {}
-        with _PARSING:  # parsed rows take thirty times the memory of an array
-            asked = _features(request, body)
-            size = asked.average_size
-            if isinstance(asked, Features):
-                rows = model.rows(asked.features)
-            elif isinstance(asked.features, dict):
-                rows, beside = model.named_rows([asked.features])
-            else:
-                rows, beside = model.named_rows(asked.features)
-            del asked
-        return {**model.predict_rows(rows, _decision(request, size)), **beside}
+        pipeline, labels = state_of(request).score_map
+        with _PARSING:
+            asked = _parsed(Scores, request, body)
+            decide = _decision(request, asked.average_size, labels)
+            return map_scores(pipeline, labels, _few(asked.scores), decide)
 
-    return await _model(request).in_turn(work)
+    return await to_thread.run_sync(work)
 
 
-@router.post(
-    "/predict/text",
-    responses=FAILURES,
-    openapi_extra=_body("application/json", Texts.model_json_schema()),
-)
+@_post("/predict/text", Texts.model_json_schema())
 async def predict_text(request: Request) -> dict[str, Any]:
     """Probabilities and a label set for each text."""
-    body = await request.body()
 
-    def work() -> dict[str, Any]:
+    def work(model: ServedModel, body: bytes) -> dict[str, Any]:
         require_json(request)
         asked = parsed_body(Texts, body)
         rows = [[each] if isinstance(each, str) else each for each in asked.texts]
-        return _model(request).predict_texts(rows, _decision(request, asked.average_size))
+        return model.predict_texts(rows, _decision(request, asked.average_size, model.run.labels))
 
-    return await _model(request).in_turn(work)
+    return await _in_turn(request, work)
 
 
-@router.post(
-    "/predict/image",
-    responses=FAILURES,
-    openapi_extra=_body("application/octet-stream", {"type": "string", "format": "binary"}),
-)
+@_post("/predict/image", {"type": "string", "format": "binary"}, "application/octet-stream")
 async def predict_image(request: Request, average_size: Size | None = None) -> dict[str, Any]:
     """Probabilities and a label set for one image: the request's body is the image file."""
-    body = await request.body()
 
-    def work() -> dict[str, Any]:
-        return _model(request).predict_image(body, _decision(request, average_size))
+    def work(model: ServedModel, body: bytes) -> dict[str, Any]:
+        return model.predict_image(body, _decision(request, average_size, model.run.labels))
 
-    return await _model(request).in_turn(work)
+    return await _in_turn(request, work)
 
 
 def require_json(request: Request) -> None:
@@ -237,33 +260,44 @@ def parsed_body(kind: type[Body], body: bytes) -> Body:
         raise RequestValidationError(error.errors()) from error
 
 
-def _features(request: Request, body: bytes) -> Features | NamedFeatures:
+def _parsed(kind: type[Body], request: Request, body: bytes) -> Body:
     require_json(request)
     if body.count(b",") > MOST_VALUES:  # before they are parsed, which takes far more memory
         raise InputError(
             f"a request must hold at most {MOST_VALUES:,} numbers. Send fewer rows, or use "
             "`credibly predict`."
         )
-    return parsed_body(NamedFeatures if _NAMED.search(body) else Features, body)
+    return parsed_body(kind, body)
 
 
-def _model(request: Request) -> Model:
+def _few(rows: object) -> object:
+    if isinstance(rows, list) and len(rows) > MOST_ROWS and isinstance(rows[0], (list, dict)):
+        raise InputError(f"a request must hold at most {MOST_ROWS:,} rows; got {len(rows):,}.")
+    return rows
+
+
+def _model(request: Request) -> ServedModel:
     model = state_of(request).model
     if model is None:
-        raise InputError(
-            "this server has no model. Start it with `credibly serve PREDICTIONS --run RUN`."
-        )
+        raise InputError("this server has no model. Start it with `credibly serve --run RUN`.")
     return model
 
 
-def _decision(request: Request, average_size: float | None) -> Callable[[], Decision | None]:
-    """Return the rule for an average size, fitted on the first file; None for the run's own."""
+def _decision(
+    request: Request, average_size: float | None, labels: list[str] | None
+) -> Callable[[], Decision | None]:
+    """Return the rule for an average size, fitted on the first file; None for the saved one."""
 
     def fitted() -> Decision | None:
         if average_size is None:
             return None
-        served = state_of(request)
-        return served.files[0].decision(round(average_size, 2), served.model.run.labels)
+        files = state_of(request).files
+        if not files or labels is None:
+            raise InputError(
+                "`average_size` needs predictions with the same labels to fit the rule on. Start "
+                "the server with them: `credibly serve PREDICTIONS`."
+            )
+        return files[0].decision(round(average_size, 2), labels)
 
     return fitted
 
@@ -275,3 +309,75 @@ def plain(value: object) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
+
+MEANINGS = {
+    "file": "which predictions file, from 0",
+    "raw": "before calibration",
+    "threshold": "rule: return labels of at least this probability",
+    "average_size": "rule: labels per row, on average",
+    "recall": "rule: share of the labels to find, with a guarantee",
+    "miss": "rule: cost of a miss",
+    "false_alarm": "rule: cost of a false alarm",
+    "review": "rule: cost of a review by a person",
+    "own": "rule: costs of single labels, as JSON",
+    "label": "name of a label; empty for all",
+    "q": "labels wanted and not wanted: +fork -knife",
+    "kind": "what holds for the labels: missed, false-alarm, hit, borderline, …",
+    "low": "lowest probability",
+    "high": "highest probability",
+    "labels_min": "fewest labels of a row",
+    "labels_max": "most labels of a row",
+    "truth": "any, known or unknown",
+    "top": "how many",
+    "start": "from which place on",
+    "against": "number of the other file",
+    "id": "id of a row",
+    "format": "json or csv",
+    "contains": "part of a label's name",
+    "flagged": "only labels whose probabilities are clearly off",
+    "sort": "column to sort by",
+    "down": "largest first",
+    "prefix": "part of a label's name",
+    "limit": "how many",
+    "first": "number of a file",
+    "second": "number of another file",
+    "by": "NLL, ACE or mAP@y",
+    "all": "all labels of the row",
+}
+"""Parameters of the API that have no description of their own."""
+
+FOREVER = {"cache-control": "max-age=31536000, immutable"}
+HOUR = {"cache-control": "private, max-age=3600"}
+
+
+@router.get("/docs")
+def docs_page(request: Request) -> HTMLResponse:
+    return page(request, "docs.html", description=request.app.openapi(), meanings=MEANINGS)
+
+
+@router.get("/image")
+def image(
+    request: Request, id: Annotated[str, Query(max_length=1000)], small: bool = False
+) -> Response:
+    """The image of a row; ``small`` asks for a copy that fits a tile."""
+    state = state_of(request)
+    path = None if state.images is None else state.images.find(id)
+    if path is None:
+        raise HTTPException(404, "there is no image for this row.")
+    if small and (made := state.thumbnails.path(path)) is not None:
+        return FileResponse(made, media_type=ImageFolder.types[made.suffix], headers=HOUR)
+    return FileResponse(path, media_type=ImageFolder.types[path.suffix.lower()], headers=HOUR)
+
+
+@router.get("/static/{name}")
+def static(request: Request, name: str, v: str = "") -> Response:
+    if name not in STATIC:
+        raise HTTPException(404, "there is no such file.")
+    content, tag = static_file(name)
+    if request.headers.get("if-none-match") == f'"{tag}"':
+        return Response(status_code=304)
+    kept = FOREVER if v == tag else {"cache-control": "no-cache"}
+    return Response(content, media_type=STATIC[name], headers={**kept, "etag": f'"{tag}"'})

@@ -17,30 +17,28 @@ from markupsafe import Markup
 from pydantic import Field
 
 from credibly import metrics
-from credibly.app.charts import Axes, Dumbbell, Line, dumbbell, line_chart, swatch
-from credibly.app.pages.api import FAILURES, state_of
-from credibly.app.served.address import FileQuery
-from credibly.app.served.runs import FIGURES, RunState
-from credibly.app.served.tables import table_response
-from credibly.app.served.workbench import Served
-from credibly.app.server.templates import page
-from credibly.app.views.comparisons import (
+from credibly.app.charts import ChartAxes, Line, line_chart, small_reliability, swatch
+from credibly.app.pages.api import FAILURES
+from credibly.app.server.responses import page, state_of, table_response
+from credibly.app.statistics.comparisons import (
     COLUMNS,
     Cell,
-    Column,
     Difference,
     LabelDifferences,
+    SummaryColumn,
     best_sentence,
     comparison_table,
     label_differences,
     paired_difference,
 )
-from credibly.app.views.labels import LabelSummary, summarize_columns
-from credibly.app.views.overview import Verdict, verdict
+from credibly.app.statistics.labels import AtlasRow, label_atlas
+from credibly.app.statistics.overview import Verdict, verdict
+from credibly.app.store.address import FileQuery
+from credibly.app.store.runs import FIGURES, RunState
+from credibly.app.store.store import Served
 from credibly.checks import InputError
-from credibly.metrics.bootstrap import Draws
-from credibly.metrics.calibration import Reliability
-from credibly.metrics.summaries import summary_draws
+from credibly.metrics.calibration import ReliabilityDiagram
+from credibly.metrics.intervals import Draws, summary_draws
 from credibly.predictions import Predictions
 from credibly.targets import Targets
 from credibly.types import Array
@@ -82,13 +80,13 @@ class Measured:
     """The numbers of one file on the shared rows."""
 
     draws: Draws
-    labels: list[LabelSummary]
+    labels: list[AtlasRow]
     verdict: Verdict
-    diagram: Reliability
+    diagram: ReliabilityDiagram
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ComparedFiles:
     """What is known so far about the files, by their numbers.
 
     Attributes:
@@ -103,17 +101,16 @@ class Comparison:
 
     def cells(self) -> dict[int, list[Cell]]:
         """Return the numbers of each file, the best of each column marked where it is clear."""
-        draws = {str(number): each.draws for number, each in self.measured.items()}
-        return {int(number): cells for number, cells in comparison_table(draws).items()}
+        return comparison_table({number: each.draws for number, each in self.measured.items()})
 
-    def difference(self, first: int, second: int, column: Column) -> Difference:
+    def difference(self, first: int, second: int, column: SummaryColumn) -> Difference:
         """Return a number of one file minus that of another."""
         return paired_difference(self.measured[first].draws, self.measured[second].draws, column)
 
-    def of_labels(self, number: int, column: Column) -> Array:
+    def of_labels(self, number: int, column: SummaryColumn) -> Array:
         """Return a number of every label, as ``column`` measures it."""
         name = _OF_LABELS[column.name]
-        return np.array([vars(each)[name] for each in self.measured[number].labels])
+        return np.array([vars(each.summary)[name] for each in self.measured[number].labels])
 
 
 @dataclass(frozen=True)
@@ -122,12 +119,10 @@ class Pair:
 
     Attributes:
         differences: log loss of each label, the first file minus the second.
-        apart: (labels,) mean absolute difference of the probabilities.
         first, second: probabilities of the shared rows.
     """
 
     differences: LabelDifferences
-    apart: Array
     first: Array
     second: Array
 
@@ -154,7 +149,7 @@ class Comparing:
         self._working, self._since = False, 0.0
         self.pair = lru_cache(maxsize=2)(self._pair)
 
-    def known(self, wait: float = 0.0) -> Comparison:
+    def known(self, wait: float = 0.0) -> ComparedFiles:
         """Return what is known about all files; wait for it in its first seconds."""
         with self._changed:
             self._begin()
@@ -165,7 +160,7 @@ class Comparing:
             pending = len(self._shared.places) - len(self._measured)
             if self._count != len(self._files):
                 pending = max(pending, 1)
-            return Comparison(self._shared, dict(self._measured), pending)
+            return ComparedFiles(self._shared, dict(self._measured), pending)
 
     def _begin(self) -> None:
         if self._working or self._count == len(self._files):
@@ -206,8 +201,7 @@ class Comparing:
         one, other = self._rows(first), self._rows(second)
         assert one.targets is not None, "only files with truth are compared"
         p, q = one.probabilities, other.probabilities
-        apart = np.abs(p - q).mean(0, dtype=np.float64)
-        return Pair(label_differences(p, q, one.targets), apart, p, q)
+        return Pair(label_differences(p, q, one.targets), p, q)
 
 
 def shared_rows(files: Sequence[Served]) -> SharedRows:
@@ -242,7 +236,7 @@ def shared_rows(files: Sequence[Served]) -> SharedRows:
 
 def _unlike(file: Served, labels: list[str], of: str) -> str:
     """Return why a file cannot be compared; empty where it can."""
-    if file.scan.top:
+    if not file.scan.every_label:
         return "holds only the most probable labels of each row"
     if not file.has_truth:
         return "holds no truth"
@@ -276,12 +270,8 @@ def _measure(rows: Predictions) -> Measured:
     assert rows.targets is not None, "only files with truth are compared"
     p, truth = rows.probabilities, Targets(rows.targets)
     draws = summary_draws(p, truth, rows.scores, resamples=RESAMPLES, seed=0)
-    return Measured(
-        draws,
-        summarize_columns(rows.labels, p, rows.targets),
-        verdict(rows),
-        metrics.reliability(p, truth),
-    )
+    atlas = label_atlas(rows.labels, p, rows.targets)
+    return Measured(draws, atlas, verdict(rows, atlas), metrics.reliability(p, truth))
 
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
@@ -289,7 +279,7 @@ api = APIRouter(prefix="/api", tags=["api"])
 
 WAIT = 4.0
 """Seconds that a page waits for numbers; then it shows those that are there."""
-LABELS = 25
+LABELS = 24
 MATRIX = 12
 """Runs up to which all pairs are shown in one table."""
 CURVES = {
@@ -311,7 +301,7 @@ class CompareQuery(FileQuery):
     top: int = Field(12, ge=1, le=200)
 
 
-class LabelQuery(CompareQuery):
+class PairTable(CompareQuery):
     """The labels of two files as a table."""
 
     format: Literal["json", "csv"] = "json"
@@ -377,7 +367,7 @@ def compare_page(request: Request, asked: Annotated[CompareQuery, Query()]) -> H
         pair=pair,
         against=_against(known, chosen),
         matrix=_matrix(known, column),
-        labels=_drawn(known, labels[:LABELS], chosen, column) if chosen else [],
+        labels=_drawn(known, labels[:LABELS], chosen) if chosen else [],
         total_labels=len(labels),
         reliability=_reliability(known, [file.name for file in state.files]),
         curves=_curves(runs),
@@ -389,12 +379,12 @@ def compare_page(request: Request, asked: Annotated[CompareQuery, Query()]) -> H
     )
 
 
-def _tag(state: Any, known: Comparison) -> str:
+def _tag(state: Any, known: ComparedFiles) -> str:
     runs = "" if state.runs is None else state.runs.tag()
     return f'"{runs}-{len(state.files)}-{len(known.measured)}-{known.pending}"'
 
 
-def _chosen(asked: CompareQuery, known: Comparison) -> tuple[int, int] | None:
+def _chosen(asked: CompareQuery, known: ComparedFiles) -> tuple[int, int] | None:
     """Return the two files to look at closely; None while fewer than two are measured."""
     there = list(known.measured)
     for name in ("first", "second"):
@@ -411,8 +401,8 @@ def _chosen(asked: CompareQuery, known: Comparison) -> tuple[int, int] | None:
 
 
 def _against(
-    known: Comparison, chosen: tuple[int, int] | None
-) -> dict[int, list[tuple[Column, Difference]]]:
+    known: ComparedFiles, chosen: tuple[int, int] | None
+) -> dict[int, list[tuple[SummaryColumn, Difference]]]:
     """Return the differences of every file to the first of the two."""
     if chosen is None:
         return {}
@@ -424,7 +414,7 @@ def _against(
     }
 
 
-def _matrix(known: Comparison, column: Column) -> dict[int, dict[int, Difference]]:
+def _matrix(known: ComparedFiles, column: SummaryColumn) -> dict[int, dict[int, Difference]]:
     """Return the differences of all pairs in one number; empty with too many or too few files."""
     there = list(known.measured)
     if not 2 < len(there) <= MATRIX:
@@ -435,19 +425,19 @@ def _matrix(known: Comparison, column: Column) -> dict[int, dict[int, Difference
     }
 
 
-def _limits(state: Any, asked: CompareQuery, known: Comparison) -> Array:
+def _limits(state: Any, asked: CompareQuery, known: ComparedFiles) -> Array:
     """Return from which probability the rule in force selects each of the shared labels."""
     chosen = state.file(asked.file, asked.raw)
-    limits = state.workbench.rule(asked).accept_from
+    limits = state.store.rule(asked).accept_from
     by_name = dict(zip(chosen.labels, limits.tolist(), strict=True))
     return np.array([by_name.get(name, 0.5) for name in known.shared.labels])
 
 
 def _label_rows(
-    known: Comparison,
+    known: ComparedFiles,
     pair: Pair,
     chosen: tuple[int, int],
-    column: Column,
+    column: SummaryColumn,
     limits: Array,
 ) -> list[LabelRow]:
     """Return every label, the largest difference first."""
@@ -461,38 +451,27 @@ def _label_rows(
         if column.name == "NLL"
         else (nothing, nothing, np.zeros(len(first), dtype=int))
     )
+    columns = (first, second, low, high, better, differ)
     return [
-        LabelRow(
-            known.shared.labels[t],
-            float(first[t]),
-            float(second[t]),
-            float(low[t]),
-            float(high[t]),
-            int(better[t]),
-            float(differ[t]),
-        )
+        LabelRow(known.shared.labels[t], *(column[t].item() for column in columns))
         for t in np.argsort(-apart, kind="stable").tolist()
     ]
 
 
 def _drawn(
-    known: Comparison, rows: list[LabelRow], chosen: tuple[int, int], column: Column
+    known: ComparedFiles, rows: list[LabelRow], chosen: tuple[int, int]
 ) -> list[tuple[LabelRow, Markup]]:
-    """Return rows with their drawings, all on one scale."""
-    first, second = chosen
-    others = [number for number in known.measured if number not in chosen]
-    values = {number: known.of_labels(number, column) for number in others}
+    """Return rows with the reliability diagrams of both files, over each other."""
     places = {name: t for t, name in enumerate(known.shared.labels)}
-    reach = max((abs(row.difference) for row in rows if isfinite(row.difference)), default=1.0)
-    drawn = []
-    for row in rows:
-        behind = [(number, float(values[number][places[row.label]])) for number in others]
-        shape = Dumbbell((first, row.first), (second, row.second), behind)
-        drawn.append((row, dumbbell(shape, 1.1 * reach)))
-    return drawn
+
+    def drawing(label: str) -> Markup:
+        found = [known.measured[number].labels[places[label]].diagram for number in chosen]
+        return small_reliability(*(each for each in found if each is not None), styles=chosen)
+
+    return [(row, drawing(row.label)) for row in rows]
 
 
-def _reliability(known: Comparison, names: list[str]) -> Markup:
+def _reliability(known: ComparedFiles, names: list[str]) -> Markup:
     lines = []
     for number, each in known.measured.items():
         diagram = each.diagram
@@ -500,7 +479,7 @@ def _reliability(known: Comparison, names: list[str]) -> Markup:
         points = zip(diagram.confidence[enough], diagram.frequency[enough], strict=True)
         lines.append(Line(names[number], number, [(float(x), float(y)) for x, y in points]))
     title = "Share present against probability given, for every file"
-    axes = Axes(title, "probability given", (0.0, 1.0), (0.0, 1.0), diagonal=True)
+    axes = ChartAxes(title, "probability given", (0.0, 1.0), (0.0, 1.0), diagonal=True)
     return line_chart(lines, axes)
 
 
@@ -522,7 +501,7 @@ def _curves(runs: list[RunState]) -> dict[str, Markup]:
             lines.append(Line(run.name, style, points, marked))
         last = max((x for line in lines for x, _ in line.points), default=1.0)
         title = f"{CURVES[figure]} over epochs"
-        drawing = line_chart(lines, Axes(title, "epoch", (1.0, max(last, 2.0))))
+        drawing = line_chart(lines, ChartAxes(title, "epoch", (1.0, max(last, 2.0))))
         if drawing:
             found[CURVES[figure]] = drawing
     return found
@@ -582,7 +561,7 @@ def _finite(value: Any) -> Any:
 
 
 @api.get("/compare/labels", responses=FAILURES)
-def compared_labels(request: Request, asked: Annotated[LabelQuery, Query()]) -> Response:
+def compared_labels(request: Request, asked: Annotated[PairTable, Query()]) -> Response:
     """Every label in two files, the largest difference first; as JSON or CSV."""
     state = state_of(request)
     if asked.first is not None and asked.first == asked.second:

@@ -11,30 +11,28 @@ from typing import Annotated, Any
 
 import numpy as np
 from fastapi import APIRouter, Query, Request
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
-from pydantic import ValidationError
 
 from credibly.app.charts import cost_chart, threshold_chart
-from credibly.app.pages.api import FAILURES, state_of
-from credibly.app.served.address import (
+from credibly.app.pages.api import FAILURES
+from credibly.app.server.responses import page, state_of
+from credibly.app.statistics.decisions import CostCurve, Outcome, cost_curve, size_bars
+from credibly.app.store.address import (
     DecideQuery,
     EntryQuery,
     FileQuery,
     Rule,
     own_costs,
-    problem_words,
+    read_query,
 )
-from credibly.app.served.files import ServedPredictions
-from credibly.app.server.templates import page
-from credibly.app.views.decisions import CostCurve, Outcome, cost_curve, size_bars
+from credibly.app.store.files import ServedPredictions
 from credibly.checks import InputError
 from credibly.decide import Cost
 
 SHOWN_LIMITS = 30
 """Labels whose thresholds the page lists; the file has all of them."""
 
-SHOWN_NEAR = 6
+SHOWN_NEAR = 8
 MOST_CELLS = 5_000_000
 """Probabilities up to which the rows nearest to the cut are shown while it moves."""
 
@@ -135,25 +133,13 @@ api = APIRouter(prefix="/api", tags=["api"])
 @router.get("/decide")
 def decide_page(request: Request) -> Response:
     """Show what a rule selects; what is wrong with a field is said beside it."""
-    given = dict(request.query_params)
-    asked, problems = _read(given)
+    asked, problems = read_query(DecideQuery, request.query_params)
     if asked.own_label and not problems:
         return RedirectResponse("/decide?" + _with_own(request, asked).parameters(), 303)
+    if asked.by and _kind_of(asked) != asked.by and not problems:  # the address holds the rule
+        chosen = state_of(request).store.file(asked.file, asked.raw)
+        return RedirectResponse("/decide?" + _filled(asked, chosen).parameters(), 303)
     return _decide(request, asked, problems)
-
-
-def _read(given: dict[str, str]) -> tuple[DecideQuery, dict[str, str]]:
-    """Return an address without the fields that are wrong, and what is wrong with those."""
-    problems: dict[str, str] = {}
-    while True:
-        left = {name: value for name, value in given.items() if name not in problems}
-        try:
-            return DecideQuery.model_validate(left), problems
-        except ValidationError as error:
-            found = {str(each["loc"][0]): problem_words(each) for each in error.errors()}
-            if not found.keys() - problems.keys():
-                raise RequestValidationError(error.errors()) from error
-            problems |= found
 
 
 def _with_own(request: Request, asked: DecideQuery) -> DecideQuery:
@@ -173,8 +159,8 @@ def _with_own(request: Request, asked: DecideQuery) -> DecideQuery:
 
 
 def _decide(request: Request, asked: DecideQuery, problems: dict[str, str]) -> HTMLResponse:
-    workbench = state_of(request).workbench
-    chosen = workbench.file(asked.file, asked.raw)
+    store = state_of(request).store
+    chosen = store.file(asked.file, asked.raw)
     try:
         chosen.check(asked.label or chosen.labels[0])
     except InputError as error:
@@ -182,11 +168,11 @@ def _decide(request: Request, asked: DecideQuery, problems: dict[str, str]) -> H
         asked = asked.model_copy(update={"label": ""})
     asked = _filled(asked, chosen)
     try:
-        rule = workbench.rule(asked)
+        rule = store.rule(asked)
     except InputError as error:
         problems[asked.by or ""] = str(error)
         asked = _filled(asked.model_copy(update={"by": "threshold"}), chosen)
-        rule = workbench.rule(asked)
+        rule = store.rule(asked)
     weighed = weigh(chosen, rule, asked.label) if asked.by == "cost" else None
     limit = float(rule.accept_from[chosen.column_of(asked.label) if asked.label else 0])
     curve = chosen.curve(asked.label)
@@ -217,8 +203,8 @@ def _decide(request: Request, asked: DecideQuery, problems: dict[str, str]) -> H
         most_size=max(float(min(len(chosen.labels), 20)), asked.average_size or 0),
         command=command(str(chosen.path), asked, rule),
         python=python_lines(str(chosen.path), asked, rule),
-        limits=list(zip(chosen.labels, rule.accept_from.tolist(), strict=True))[:SHOWN_LIMITS],
-        near=workbench.entries(near, 0, SHOWN_NEAR) if few else [],
+        limits=chosen.limits(rule.accept_from[:SHOWN_LIMITS]),
+        near=store.entries(near, 0, SHOWN_NEAR) if few else [],
     )
 
 
@@ -251,9 +237,7 @@ def _filled(asked: DecideQuery, chosen: ServedPredictions) -> DecideQuery:
 @api.get("/thresholds", responses=FAILURES)
 def thresholds(request: Request, asked: Annotated[FileQuery, Query()]) -> Response:
     """The rule of the address as a document: from which probability each label is selected."""
-    workbench = state_of(request).workbench
-    document: dict[str, Any] = thresholds_file(
-        workbench.file(asked.file, asked.raw), workbench.rule(asked)
-    )
+    store = state_of(request).store
+    document: dict[str, Any] = thresholds_file(store.file(asked.file, asked.raw), store.rule(asked))
     headers = {"content-disposition": 'attachment; filename="thresholds.json"'}
     return JSONResponse(document, headers=headers)

@@ -6,12 +6,14 @@ import json
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qsl
 
+import numpy as np
 from anyio import to_thread
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
-from credibly.app.pages.api import FAILURES, state_of
-from credibly.app.served.address import (
+from credibly.app.pages.api import FAILURES
+from credibly.app.server.responses import page, state_of, table_response
+from credibly.app.store.address import (
     ENTRY_KINDS,
     MOST_ENTRIES,
     EntryKind,
@@ -19,11 +21,9 @@ from credibly.app.served.address import (
     ExploreQuery,
     FileQuery,
     RowQuery,
+    read_query,
 )
-from credibly.app.served.entries import COLUMNS
-from credibly.app.served.tables import table_response
-from credibly.app.served.workbench import Served
-from credibly.app.server.templates import page
+from credibly.app.store.store import COLUMNS, Served
 from credibly.checks import InputError
 from credibly.retrieve import Answer, parse
 from credibly.retrieve import Query as LabelQuery
@@ -36,29 +36,42 @@ RAIL = 30
 
 
 @router.get("/explore")
-def explore_page(request: Request, asked: Annotated[ExploreQuery, Query()]) -> HTMLResponse:
+@router.get("/errors")
+def explore_page(request: Request) -> HTMLResponse:
+    """Show rows by a query or labels by what is wrong; ``/errors`` begins with those missed."""
+    asked, problems = read_query(ExploreQuery, request.query_params)
+    if request.url.path == "/errors" and "kind" not in request.query_params:
+        asked = asked.model_copy(update={"kind": "missed"})
     state = state_of(request)
     chosen = state.file(asked.file, asked.raw)
     kinds = _kinds(len(state.files), chosen)
     instead = asked.kind not in kinds and asked.kind != "disagreement"
     if instead:  # without truth there are no errors to show
         asked = asked.model_copy(update={"kind": "borderline" if "borderline" in kinds else "rows"})
-    answer, found, entries, problem, query = None, None, [], "", None
+    answer, found, entries, items, problem, query = None, None, [], [], "", None
+    if asked.low > asked.high:
+        problems["high"] = f"must be at least {asked.low:g}; got {asked.high:g}"
+        asked = asked.model_copy(update={"high": 1.0})
     try:
         query = parse(asked.q, chosen.labels) if asked.q.strip() else None
         if asked.kind != "rows":
-            found = state.workbench.found(asked)
-            entries = state.workbench.entries(asked, asked.start, asked.start + asked.top)
+            found = state.store.to_review(asked)
+            which = np.arange(asked.start, min(asked.start + asked.top, len(found)))
+            entries = state.store.entries_of(asked, found, which)
         elif query is not None:
             answer = chosen.search(asked.q, asked.top)
+        else:
+            rule = state.store.rule(asked)
+            items = [chosen.item(id, rule) for id in chosen.ids(asked.start, asked.top)]
     except InputError as error:
         problem = str(error)
     return page(
         request,
         "explore.html",
-        400 if problem else 200,
+        400 if problem else 422 if problems else 200,
         predictions=chosen,
         asked=asked,
+        problems=problems,
         q=asked.q,
         kinds=kinds,
         without_truth=instead,
@@ -66,9 +79,11 @@ def explore_page(request: Request, asked: Annotated[ExploreQuery, Query()]) -> H
         reasons={} if answer is None or query is None else _reasons(chosen, answer, query),
         found=found,
         entries=entries,
-        said=ENTRY_KINDS[asked.kind][1],
+        items=items,
+        other_name=_other_name(state, asked),
+        holds=ENTRY_KINDS[asked.kind][1],
         rail=_rail(chosen, query),
-        rule=state.workbench.rule(asked),
+        rule=state.store.rule(asked),
         most=MOST_ENTRIES,
         decided=_decided(state) or {},
         problem=problem,
@@ -76,11 +91,11 @@ def explore_page(request: Request, asked: Annotated[ExploreQuery, Query()]) -> H
     )
 
 
-@router.get("/errors")
-def errors_page(request: Request, asked: Annotated[ExploreQuery, Query()]) -> HTMLResponse:
-    """The same page, which begins with labels that are missed."""
-    missed = asked.kind == "rows" and "kind" not in request.query_params
-    return explore_page(request, asked.model_copy(update={"kind": "missed"}) if missed else asked)
+def _other_name(state: Any, asked: ExploreQuery) -> str:
+    """Return the name of the file that the first one is compared with; empty for other views."""
+    if asked.kind != "disagreement" or len(state.files) < 2:
+        return ""
+    return state.files[asked.compared_with].name
 
 
 def _kinds(files: int, chosen: Served) -> dict[EntryKind, str]:
@@ -90,10 +105,10 @@ def _kinds(files: int, chosen: Served) -> dict[EntryKind, str]:
         "hit": truth,
         "missed": truth,
         "false-alarm": truth,
-        "doubtful": truth,
+        "probably-wrong": truth,
         "disagreement": files > 1,
     }
-    every = not chosen.scan.top  # other views need a probability for every label
+    every = chosen.scan.every_label  # other views need a probability for every label
     return {
         kind: words
         for kind, (words, _) in ENTRY_KINDS.items()
@@ -150,7 +165,7 @@ def _reasons(chosen: Served, answer: Answer, query: LabelQuery) -> dict[str, str
 def row_page(request: Request, asked: Annotated[RowQuery, Query()]) -> HTMLResponse:
     state = state_of(request)
     chosen = state.file(asked.file, asked.raw)
-    item = chosen.item(asked.id, state.workbench.rule(asked))
+    item = chosen.item(asked.id, state.store.rule(asked))
     return page(
         request,
         "row.html",
@@ -158,7 +173,7 @@ def row_page(request: Request, asked: Annotated[RowQuery, Query()]) -> HTMLRespo
         item=item,
         shown=item.shown(asked.all),
         neighbours=chosen.neighbours(asked.id),
-        decided=None if chosen.scan.top else _decided(state),
+        decided=_decided(state) if chosen.scan.every_label else None,
     )
 
 
@@ -178,10 +193,10 @@ class ListQuery(EntryQuery):
 @api.get("/entries", responses=FAILURES)
 def entries(request: Request, asked: Annotated[ListQuery, Query()]) -> Response:
     """Entries of a view, by kind of error and facets, at most 10,000; as JSON or CSV."""
-    workbench = state_of(request).workbench
+    store = state_of(request).store
     view = EntryQuery.model_validate(asked.model_dump(exclude={"format"}))
-    listed = [each.to_dict() for each in workbench.entries(view, 0, MOST_ENTRIES)]
-    total = workbench.found(view).total
+    listed = [each.to_dict() for each in store.entries(view, 0, MOST_ENTRIES)]
+    total = store.found(view).total
     return table_response(asked.format, "entries", COLUMNS, listed, total=total)
 
 
@@ -190,7 +205,7 @@ def row(request: Request, asked: Annotated[RowQuery, Query()]) -> dict[str, Any]
     """One row: every label with its probability, truth and threshold; rows like it."""
     state = state_of(request)
     chosen = state.file(asked.file, asked.raw)
-    item = chosen.item(asked.id, state.workbench.rule(asked))
+    item = chosen.item(asked.id, state.store.rule(asked))
     return {
         "id": item.id,
         "rule": item.rule,
@@ -204,8 +219,8 @@ async def export(request: Request, asked: Annotated[FileQuery, Query()]) -> Resp
     """Chosen entries as a table; the body is a form with one field ``entry`` per entry."""
     body = await request.body()
     chosen, kind = _form(body)
-    workbench = state_of(request).workbench
-    rows = await to_thread.run_sync(lambda: [workbench.entry(asked, *each) for each in chosen])
+    store = state_of(request).store
+    rows = await to_thread.run_sync(lambda: [store.entry(asked, *each) for each in chosen])
     return table_response(kind, "entries", COLUMNS, [each.to_dict() for each in rows])
 
 

@@ -6,11 +6,13 @@ import csv
 import hashlib
 import io
 import json
+import re
 import shlex
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 from urllib.parse import quote, urlencode
 
@@ -20,13 +22,13 @@ from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Resp
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from credibly.app.charts import reliability_lines, swatch
-from credibly.app.pages.api import state_of
-from credibly.app.served.files import ServedPredictions
 from credibly.app.server import import_worker
 from credibly.app.server.guard import BODY_LIMIT
 from credibly.app.server.import_worker import MOST_VALUES
-from credibly.app.server.templates import page
+from credibly.app.server.responses import page, state_of
 from credibly.app.server.uploads import KEPT_SECONDS, Form, Upload, Uploads, read_form
+from credibly.app.store.address import read_query
+from credibly.app.store.files import ServedPredictions
 from credibly.checks import InputError
 from credibly.child_processes import Worker
 from credibly.files import spreadsheet_cell
@@ -83,16 +85,29 @@ class ImportQuery(BaseModel):
             "truth_columns": self.truth_columns or None,
         }
 
-    def check(self) -> None:
-        """Refuse what no file could make right."""
+    def problems(self) -> dict[str, str]:
+        """Return, by field, what no file could make right."""
+        found = {}
         if self.values is None:
-            raise InputError(
+            found["values"] = (
                 "say what the values are, logits or probabilities. This is not guessed."
             )
-        if self.loss:
-            check_loss(self.loss)
+        try:
+            check_loss(self.loss or "bce")
+        except InputError as error:
+            found["loss"] = str(error)
         if self.method not in (AS_IT_IS, *METHODS):
-            raise InputError(f"the calibrator must be one of {', '.join(METHODS)}.")
+            found["method"] = f"the calibrator must be one of {', '.join(METHODS)}."
+        return found
+
+    def field_of(self, problem: str) -> str:
+        """Return the field that an error of the worker is about; empty if it is about the file."""
+        signs = {"[0, 1]": "values", "loss ": "loss", "no targets": "truth_columns"}
+        signs |= {"the truth of '": "truth_columns"}
+        for name in ("value_columns", "truth_columns", "id_column", "label_column"):
+            if getattr(self, name):
+                signs[f"'{getattr(self, name)}'"] = name
+        return next((name for sign, name in signs.items() if sign in problem), "")
 
 
 @dataclass(frozen=True)
@@ -128,7 +143,8 @@ def calibrate(upload: Upload, asked: ImportQuery) -> Calibrated:
     Raises:
         InputError: if the declaration or the file is not usable.
     """
-    asked.check()
+    if problems := asked.problems():
+        raise InputError(" ".join(problems.values()))
     results = upload.folder / "results"
     name = hashlib.sha256(asked.model_dump_json(exclude={"show"}).encode()).hexdigest()[:16]
     folder = results / name
@@ -158,7 +174,7 @@ def _work(job: dict[str, Any], upload: Upload) -> dict[str, Any]:
     limits = import_worker.LIMITS
     if output is None:
         raise InputError(
-            f"{upload.path.name} could not be worked on within {limits.seconds} seconds and "
+            f"{upload.path.name} could not be processed within {limits.seconds} seconds and "
             f"{limits.memory // 2**30} GB. Use `credibly calibrate`, or another calibrator."
         )
     answer = json.loads(output)
@@ -168,7 +184,8 @@ def _work(job: dict[str, Any], upload: Upload) -> dict[str, Any]:
     files = (upload.path,) if upload.truth is None else (upload.path, upload.truth)
     for file in files:
         message = message.replace(str(file), file.name)
-    raise InputError(message)
+    # Inside, the columns of the truth are called y:NAME; in the file they need not be.
+    raise InputError(re.sub(r"'y:([^']*)'", r"the truth of '\1'", message))
 
 
 def suggested(names: Sequence[str], *, tabular: bool, kinds: Sequence[str] = ()) -> Suggestion:
@@ -274,25 +291,30 @@ class FileOfQuery(ImportQuery):
 
 
 @router.get("/import")
-async def import_page(request: Request, asked: Annotated[ImportQuery, Query()]) -> HTMLResponse:
+async def import_page(request: Request) -> HTMLResponse:
+    asked, problems = read_query(ImportQuery, request.query_params)
     if not asked.token:
         return _page(request, asked)
     uploads: Uploads = state_of(request).uploads
     try:
         upload = uploads.find(asked.token)
     except InputError as error:
-        return _page(request, NOTHING, problem=str(error))
+        return _page(request, NOTHING, problems={"": str(error)})
     try:
         found = await uploads.turns.run(lambda: read_preview(upload), WAIT_SECONDS)
     except InputError as error:
         uploads.forget(asked.token)
-        return _page(request, NOTHING, problem=str(error))
+        return _page(request, NOTHING, problems={"": str(error)})
     if not asked.show:
         return _page(request, _with_suggestion(asked, found), upload, found)
+    if problems := asked.problems() | problems:
+        return _page(request, asked, upload, found, problems=problems)
     try:
         result = await uploads.turns.run(lambda: calibrate(upload, asked), WAIT_SECONDS)
     except InputError as error:
-        return _page(request, asked, upload, found, problem=str(error))
+        return _page(
+            request, asked, upload, found, problems={asked.field_of(str(error)): str(error)}
+        )
     uploads.tidy()
     return _page(request, asked, upload, found, result)
 
@@ -306,7 +328,7 @@ async def upload_file(request: Request) -> Response:
     try:
         upload = await to_thread.run_sync(lambda: _kept(uploads, read_form(kind, body)))
     except InputError as error:
-        return _page(request, NOTHING, problem=str(error))
+        return _page(request, NOTHING, problems={"": str(error)})
     if upload is None:
         return RedirectResponse("/import", 303)
     return RedirectResponse("/import?" + urlencode({"token": upload.token}), 303)
@@ -346,12 +368,13 @@ async def open_result(request: Request) -> Response:
         found = await state.uploads.turns.run(lambda: read_preview(upload), WAIT_SECONDS)
     except (InputError, ValidationError) as error:
         words = str(error) if isinstance(error, InputError) else "the form is not complete."
-        return _page(request, NOTHING, problem=words)
+        return _page(request, NOTHING, problems={"": words})
     try:
         result = await state.uploads.turns.run(lambda: calibrate(upload, asked), WAIT_SECONDS)
         number = await to_thread.run_sync(lambda: _opened(state, upload, result))
     except InputError as error:
-        return _page(request, asked, upload, found, problem=str(error))
+        problems = asked.problems() or {asked.field_of(str(error)): str(error)}
+        return _page(request, asked, upload, found, problems=problems)
     return RedirectResponse(f"/?file={number}", 303)
 
 
@@ -409,8 +432,9 @@ def _page(
     upload: Upload | None = None,
     preview: FilePreview | None = None,
     result: Calibrated | None = None,
-    problem: str = "",
+    problems: Mapping[str, str] = MappingProxyType({}),
 ) -> HTMLResponse:
+    """Return the page; a problem that belongs to no field is called ``""``."""
     address = urlencode(
         {
             name: value
@@ -421,7 +445,7 @@ def _page(
     return page(
         request,
         "import.html",
-        400 if problem else 200,
+        400 if problems else 200,
         asked=asked,
         upload=upload,
         preview=preview,
@@ -435,7 +459,7 @@ def _page(
         downloads="/import/file?" + address,
         losses=sorted(LOSSES),
         methods=METHODS,
-        problem=problem,
+        problems=problems,
         accept=",".join(ENDINGS),
         limits={"bytes": BODY_LIMIT, "numbers": MOST_VALUES, "minutes": int(KEPT_SECONDS // 60)},
     )

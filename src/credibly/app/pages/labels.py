@@ -13,14 +13,13 @@ from markupsafe import Markup
 from pydantic import Field
 
 from credibly.app.charts import heat_map, reliability_chart, small_reliability, threshold_chart
-from credibly.app.pages.api import FAILURES, plain, state_of
-from credibly.app.served.address import FileQuery, LabelOrder
-from credibly.app.served.files import ServedPredictions
-from credibly.app.served.tables import table_response
-from credibly.app.server.templates import both_labels, page, wanted
-from credibly.app.views.labels import AtlasRow, Pairs, label_pairs, label_sentence
-from credibly.app.views.overview import label_lift
-from credibly.metrics.calibration import Reliability
+from credibly.app.pages.api import FAILURES, plain
+from credibly.app.server.responses import both_labels, page, state_of, table_response, wanted
+from credibly.app.statistics.labels import AtlasRow, Pairs, label_pairs, label_sentence
+from credibly.app.statistics.overview import label_lift
+from credibly.app.store.address import FileQuery, LabelOrder
+from credibly.app.store.files import ServedPredictions
+from credibly.metrics.calibration import ReliabilityDiagram
 from credibly.retrieve import parse
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
@@ -94,7 +93,7 @@ def _table_row(row: AtlasRow) -> dict[str, Any]:
 
 @router.get("/pairs")
 def pairs_page(request: Request, asked: Annotated[LabelOrder, Query()]) -> HTMLResponse:
-    chosen = state_of(request).workbench.file(asked.file, asked.raw)
+    chosen = state_of(request).store.file(asked.file, asked.raw)
     pairs = _pairs(chosen, asked) if chosen.has_truth else None
     return page(
         request,
@@ -140,9 +139,9 @@ def label_page(request: Request, asked: Annotated[LabelQuery, Query()]) -> HTMLR
     chosen = state.file(asked.file, asked.raw)
     report = chosen.label_report(asked.name)
     place = chosen.column_of(asked.name)
-    at, curve = 50, Markup("")
+    at, curve, limits = 50, Markup(""), state.store.rule(asked).accept_from
     if report.curve is not None:
-        at = report.curve.nearest(float(state.workbench.rule(asked).accept_from[place]))
+        at = report.curve.nearest(float(limits[place]))
         curve = threshold_chart(report.curve.found, report.curve.right, at)
     return page(
         request,
@@ -155,13 +154,14 @@ def label_page(request: Request, asked: Annotated[LabelQuery, Query()]) -> HTMLR
         reliability=_diagram(report.reliability, asked.name),
         curve=curve,
         groups={GROUPS[name]: rows for name, rows in report.groups.items()},
+        confusions=chosen.confusions(asked.name, tuple(limits.tolist())),
         together=chosen.together(parse(wanted(asked.name), chosen.labels)),
         previous=chosen.labels[place - 1] if place else None,
         following=chosen.labels[place + 1] if place + 1 < len(chosen.labels) else None,
     )
 
 
-def _diagram(found: Reliability | None, label: str) -> Markup:
+def _diagram(found: ReliabilityDiagram | None, label: str) -> Markup:
     if found is None:
         return Markup("")
     alt = f"Reliability diagram of {label}: how often it is really there, by what the model says"

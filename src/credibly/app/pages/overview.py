@@ -5,34 +5,39 @@ from __future__ import annotations
 from dataclasses import asdict
 from functools import partial
 from typing import Annotated, Any
+from urllib.parse import urlencode
 
+import numpy as np
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from credibly.app.charts import overview_charts, small_reliability
-from credibly.app.pages.api import FAILURES, plain, state_of
+from credibly.app.pages.api import FAILURES, plain
 from credibly.app.pages.explore import explore_page
-from credibly.app.served.address import ExploreQuery, FileQuery
-from credibly.app.server.templates import both_labels, page
-from credibly.app.views.overview import SMALL_MULTIPLES
+from credibly.app.server.responses import both_labels, page, state_of
+from credibly.app.statistics.overview import SMALL_MULTIPLES
+from credibly.app.store.address import EntryQuery, FileQuery
+from credibly.app.store.store import Entry
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 api = APIRouter(prefix="/api", tags=["api"])
+
+MOST_CELLS = 5_000_000
+"""Probabilities up to which the least certain labels are looked for, where there is no truth."""
 
 STRIP = 7
 """Probably wrong labels on the first page."""
 
 
 @router.get("/")
-def overview_page(request: Request, asked: Annotated[ExploreQuery, Query()]) -> Response:
+def overview_page(request: Request, asked: Annotated[EntryQuery, Query()]) -> Response:
     state = state_of(request)
     if not state.files:  # nothing was given, or a folder of runs that all are still trained
-        return RedirectResponse("/import" if state.runs is None else "/compare", 303)
+        return RedirectResponse(state.first_page, 303)
     if asked.q.strip():
-        return explore_page(request, asked)
+        return explore_page(request)
     chosen = state.file(asked.file, asked.raw)
     look = chosen.first_look
-    doubtful = asked.model_copy(update={"kind": "doubtful"})
     return page(
         request,
         "overview.html",
@@ -40,10 +45,26 @@ def overview_page(request: Request, asked: Annotated[ExploreQuery, Query()]) -> 
         look=look,
         charts=overview_charts(look, partial(both_labels, file=asked.file, raw=asked.raw)),
         small=small_reliability,
-        wrong=state.workbench.entries(doubtful, 0, STRIP) if look.wrong else [],
-        decided={} if state.reviewing is None else state.reviewing.decided(),
+        wrong=_to_review(state, asked) if chosen.scan.every_label else [],
+        checked=state.reviewing.queue(asked, 0).checked if look.wrong and state.reviewing else 0,
         shown_labels=look.labels[:SMALL_MULTIPLES],
+        steps=[(step, _address(step.page, asked)) for step in look.steps],
     )
+
+
+def _to_review(state: Any, asked: EntryQuery) -> list[Entry]:
+    chosen = state.store.file(asked.file, asked.raw)
+    if not chosen.has_truth and chosen.scan.num_rows * len(chosen.labels) > MOST_CELLS:
+        return []
+    view = asked.of_kind("probably-wrong" if chosen.has_truth else "borderline")
+    found = state.store.to_review(view)
+    return state.store.entries_of(view, found, np.arange(min(STRIP, len(found))))
+
+
+def _address(path: str, asked: FileQuery) -> str:
+    """Return a page of the same file, before calibration or not."""
+    kept = urlencode({"file": asked.file} | ({"raw": "true"} if asked.raw else {}))
+    return f"{path}{'&' if '?' in path else '?'}{kept}" if asked.file or asked.raw else path
 
 
 @api.get("/overview", responses=FAILURES)
@@ -51,10 +72,10 @@ def overview(request: Request, asked: Annotated[FileQuery, Query()]) -> dict[str
     """The verdict, its grade, the labels to fix first, and what to do next."""
     look = state_of(request).file(asked.file, asked.raw).first_look
     return {
-        "grade": look.overview.verdict.grade,
-        "sentences": look.overview.verdict.sentences,
-        "labels_to_fix": [asdict(each) for each in look.overview.labels],
+        "grade": look.verdict.grade,
+        "sentences": look.verdict.sentences,
+        "labels_to_fix": [asdict(each) for each in look.to_fix],
         "probably_wrong": look.wrong,
         "ranking": [plain(list(each)) for each in look.ranking],
-        "steps": [asdict(each) for each in look.overview.steps],
+        "steps": [asdict(each) for each in look.steps],
     }

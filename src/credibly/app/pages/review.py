@@ -16,18 +16,18 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from pydantic import BaseModel, Field
 
-from credibly.app.pages.api import FAILURES, parsed_body, require_json, state_of
-from credibly.app.served.address import MOST_ENTRIES, EntryQuery, FileQuery
-from credibly.app.served.entries import Entry
-from credibly.app.served.files import ServedPredictions
-from credibly.app.served.tables import table_response
-from credibly.app.served.workbench import Workbench
-from credibly.app.server.templates import page
-from credibly.app.views.comparisons import COLUMNS, Cell, comparison
-from credibly.app.views.labels import LabelSummary, summarize_columns
-from credibly.checks import InputError
+from credibly.app.pages.api import FAILURES, parsed_body, require_json
+from credibly.app.server.responses import page, state_of, table_response
+from credibly.app.statistics.comparisons import COLUMNS, Cell, comparison
+from credibly.app.statistics.labels import LabelSummary, summarize_columns
+from credibly.app.store.address import MOST_ENTRIES, EntryQuery, FileQuery, read_query
+from credibly.app.store.files import ServedPredictions
+from credibly.app.store.store import Entry, Store
+from credibly.checks import InputError, nearest
 from credibly.predictions import Predictions
-from credibly.review import LabelIssue, Review, ReviewLog, apply_reviews
+from credibly.review import Review, ReviewLog, apply_reviews
+from credibly.review.issues import LabelIssue
+from credibly.review.noise_model import log_odds
 from credibly.review.reviews import VALUES, LoggedReview
 from credibly.targets import UNKNOWN
 
@@ -70,11 +70,24 @@ class Effect:
     numbers: dict[str, list[Cell]]
 
 
+@dataclass(frozen=True)
+class Queue:
+    """Labels to review: the first of those left, how many there are, how many are checked.
+
+    ``sure`` is False where no label is probably wrong, and these contradict the model most.
+    """
+
+    left: list[Entry]
+    total: int
+    checked: int
+    sure: bool
+
+
 class Reviewing:
     """The log of decisions, and the views that depend on it."""
 
-    def __init__(self, log: ReviewLog, workbench: Workbench) -> None:
-        self.log, self.workbench = log, workbench
+    def __init__(self, log: ReviewLog, store: Store) -> None:
+        self.log, self.store = log, store
         self._effect = lru_cache(maxsize=4)(self._evaluate)
 
     @property
@@ -85,19 +98,20 @@ class Reviewing:
         """Return the last decision about each entry."""
         return self.log.latest()
 
-    def queue(self, asked: EntryQuery, most: int = MOST_ENTRIES) -> tuple[list[Entry], int]:
-        """Return labels that are probably wrong and undecided, the surest first; and how many."""
-        kind = "unmarked" if asked.truth == "unknown" else "doubtful"
-        view = asked.model_copy(update={"kind": kind}).unpaged
-        listed, start, decided = [], 0, self.decided()
-        total = self.workbench.found(view).total
-        while len(listed) < most and start < MOST_ENTRIES:
-            entries = self.workbench.entries(view, start, start + max(100, most))
-            if not entries:
-                break
-            listed += [each for each in entries if (each.id, each.label) not in decided]
-            start += len(entries)
-        return listed[:most], total
+    def queue(self, asked: EntryQuery, most: int = MOST_ENTRIES) -> Queue:
+        """Return labels that are probably wrong and undecided, the surest first."""
+        kind = "not-annotated" if asked.truth == "unknown" else "probably-wrong"
+        view = asked.of_kind(kind).unpaged
+        chosen, found = self.store.file(asked.file, asked.raw), self.store.to_review(view)
+        decided = {
+            (chosen.column_of(label), chosen.index.place(id))
+            for id, label in self.decided()
+            if label in chosen.labels
+        }
+        pairs = zip(found.labels.tolist(), found.places.tolist(), strict=True)
+        left = [place for place, pair in enumerate(pairs) if pair not in decided]
+        entries = self.store.entries_of(view, found, np.array(left[:most], dtype=np.int64))
+        return Queue(entries, found.total, len(found) - len(left), found.sure)
 
     def save(self, asked: FileQuery, reviews: Sequence[tuple[str, str, str]], who: str) -> int:
         """Write decisions, (id, label, word) each; return how many entries are decided now.
@@ -106,35 +120,34 @@ class Reviewing:
             InputError: if an entry is not in the file or a word is unknown; nothing is written.
             NotSaved: if the log could not be written; nothing is kept.
         """
-        chosen = self.workbench.file(asked.file, False)
+        chosen = self.store.file(asked.file, False)
         found = []
         for id, label, word in reviews:
             if word not in VALUES:
                 raise InputError(f"a decision must be {', '.join(VALUES)}; got {word[:80]!r}.")
             chosen.check(label)
-            if chosen.index.place(id) is None:
-                raise InputError(f"{chosen.name} has no row with the id {id[:200]!r}.")
+            chosen.place(id)
             found.append(Review(id, label, VALUES[word]))
         try:
             self.log.append(found, who)
         except OSError as error:
             raise NotSaved(
                 f"nothing was saved: {self.path.name} cannot be written ({error.strerror}). Free "
-                "some space or mend the permissions, and decide again."
+                "some space or fix the permissions, and decide again."
             ) from error
         return len(self.decided())
 
     def issues(self, asked: EntryQuery, most: int = 1000) -> list[LabelIssue]:
         """Return the queue as ``cr.review`` has it, for its exporters."""
-        index = self.workbench.file(asked.file, asked.raw).index
-        return [_issue(each, index.place(each.id) or 0) for each in self.queue(asked, most)[0]]
+        chosen = self.store.file(asked.file, asked.raw)
+        return [_issue(each, chosen) for each in self.queue(asked, most).left]
 
     def effect(self, asked: FileQuery) -> Effect:
         """Return the numbers before and after the decisions; remembered until there are more."""
         return self._effect(asked.file, asked.raw, tuple(self.log.reviews()))
 
     def _evaluate(self, file: int, raw: bool, reviews: tuple[Review, ...]) -> Effect:
-        chosen = self.workbench.file(file, raw)
+        chosen = self.store.file(file, raw)
         by_label: dict[str, list[Review]] = {}
         for each in reviews:
             if each.label in chosen.labels and chosen.index.place(each.id) is not None:
@@ -147,10 +160,13 @@ class Reviewing:
         return Effect(len(kept), changed, labels, numbers)
 
 
-def _issue(entry: Entry, row: int) -> LabelIssue:
-    kind = "unknown" if entry.truth is None else ("extra" if entry.truth else "missing")
-    wrong = 1 - entry.probability if entry.truth else entry.probability
-    return LabelIssue(entry.id, entry.label, row, kind, entry.truth, entry.probability, wrong)
+def _issue(entry: Entry, chosen: ServedPredictions) -> LabelIssue:
+    p, given = entry.probability, entry.truth
+    kind = "unknown" if given is None else ("extra" if given else "missing")
+    row = chosen.index.place(entry.id) or 0
+    target = np.array(UNKNOWN if given is None else given)
+    wrong = float(chosen.noise.error_probability(log_odds(np.array(p)), target))
+    return LabelIssue(entry.id, entry.label, row, kind, given, p, wrong)
 
 
 def _is_whole(chosen: ServedPredictions) -> bool:
@@ -205,7 +221,7 @@ class QueueQuery(EntryQuery):
     entry: tuple[str, ...] = Field((), max_length=200)
 
 
-class Decision(BaseModel):
+class ReviewDecision(BaseModel):
     """What a person decided about one entry."""
 
     id: str = Field(max_length=1000)
@@ -217,7 +233,7 @@ class Decisions(BaseModel):
     """Decisions of one person."""
 
     who: str = Field("", max_length=100)
-    reviews: list[Decision] = Field(min_length=1, max_length=MOST_REVIEWS)
+    reviews: list[ReviewDecision] = Field(min_length=1, max_length=MOST_REVIEWS)
 
 
 class LogQuery(FileQuery):
@@ -237,22 +253,29 @@ def _reviewing(request: Request) -> Reviewing:
 
 
 @router.get("/review")
-def review_page(request: Request, asked: Annotated[QueueQuery, Query()]) -> HTMLResponse:
+def review_page(request: Request) -> HTMLResponse:
     reviewing = state_of(request).reviewing
     if reviewing is None:
         return page(request, "review.html", reviewing=None)
-    queue, total = reviewing.queue(asked, asked.top)
+    asked, problems = read_query(QueueQuery, request.query_params)
+    chosen = reviewing.store.file(asked.file, asked.raw)
+    if asked.label and asked.label not in chosen.labels:
+        problems["label"] = nearest(asked.label, chosen.labels)
+        asked = asked.model_copy(update={"label": ""})
+    queue = reviewing.queue(asked, asked.top)
+    shown = queue.left
     if asked.entry:
-        queue = [reviewing.workbench.entry(asked, *pair) for pair in _pairs(asked.entry)]
+        shown = [reviewing.store.entry(asked, *pair) for pair in _pairs(asked.entry)]
     return page(
         request,
         "review.html",
+        422 if problems else 200,
         asked=asked,
+        problems=problems,
         reviewing=reviewing,
         queue=queue,
-        total=total,
-        decided=reviewing.decided(),
-        predictions=reviewing.workbench.file(asked.file, asked.raw),
+        shown=shown,
+        predictions=chosen,
     )
 
 
@@ -285,7 +308,7 @@ def effect_page(request: Request, asked: Annotated[FileQuery, Query()]) -> HTMLR
     effect = None if reviewing is None else reviewing.effect(asked)
     return page(
         request,
-        "effect.html",
+        "review_effect.html",
         reviewing=reviewing,
         effect=effect,
         columns=COLUMNS,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
@@ -15,20 +16,19 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import Field
 
-from credibly.app.pages.api import state_of
-from credibly.app.served.address import FileQuery, Rule
-from credibly.app.served.entries import neighbours
-from credibly.app.served.files import ServedPredictions
-from credibly.app.served.model import MOST_CHARACTERS, MOST_PIXELS, Model, parse_features
-from credibly.app.served.workbench import Workbench
 from credibly.app.server.guard import BODY_LIMIT, HEADERS
-from credibly.app.server.templates import page
+from credibly.app.server.responses import page, state_of
 from credibly.app.server.uploads import Form, UploadedFile, read_form
-from credibly.app.views.labels import ObservedShare, observed_share
+from credibly.app.statistics.labels import ObservedShare, observed_share
+from credibly.app.store.address import FileQuery, Rule
+from credibly.app.store.files import ServedPredictions
+from credibly.app.store.model import MOST_CHARACTERS, MOST_PIXELS, ServedModel, parse_features
+from credibly.app.store.rows import neighbours, uncertainty
+from credibly.app.store.store import Store
 from credibly.checks import InputError
-from credibly.data.image_files import ImageFolder
 from credibly.data.preparation import Columns
 from credibly.types import Array
+from credibly.untrusted.images import ImageFolder
 
 SHOWN_LABELS = 20
 SHOWN_PRESENT = 4
@@ -82,7 +82,7 @@ class Tried:
         rule: that made it, for people.
         similar: known rows with similar probabilities.
         note: why something is missing; empty if nothing is.
-        unlike: whether no known row has similar probabilities, so that nothing is known about it.
+        unlike: why nothing is known about such a row; empty if something is.
     """
 
     labels: list[TriedLabel]
@@ -91,7 +91,7 @@ class Tried:
     rule: str
     similar: list[KnownRow]
     note: str
-    unlike: bool = False
+    unlike: str = ""
 
 
 def has_rule(asked: FileQuery) -> bool:
@@ -100,16 +100,16 @@ def has_rule(asked: FileQuery) -> bool:
     return any(each is not None for each in rules)
 
 
-def tried(workbench: Workbench, asked: FileQuery, prediction: dict[str, Any]) -> Tried:
+def tried(store: Store, asked: FileQuery, prediction: dict[str, Any]) -> Tried:
     """Return what to say about a predicted row.
 
     Args:
-        workbench: the served files; ``asked`` says which one the row is compared with.
+        store: the served files; ``asked`` says which one the row is compared with.
         asked: the address. Its rule makes the set; without one, the run's own rule does.
         prediction: of the run, for one row: labels, probabilities, set, decision.
     """
     asked = asked.model_copy(update={"raw": False})  # the run's probabilities are calibrated
-    file = workbench.file(asked.file, False)
+    file = store.file(asked.file, False)
     names: list[str] = prediction["labels"]
     p = np.asarray(prediction["probabilities"][0], dtype=np.float32)
     same = sorted(names) == sorted(file.labels)
@@ -118,10 +118,9 @@ def tried(workbench: Workbench, asked: FileQuery, prediction: dict[str, Any]) ->
     if has_rule(asked):
         if not same:
             raise InputError(f"{note} Leave out the rule, which belongs to the file.")
-        inside, look, words = _set_by(workbench.rule(asked), file, names, p)
+        inside, look, words = _set_by(store.rule(asked), file, names, p)
     order = np.argsort(-p, kind="stable")
     similar = _similar(file, _in_order(p, names, file.labels)) if same else []
-    usual = file.usual_distance if similar else float("nan")
     shown = [t for place, t in enumerate(order.tolist()) if place < SHOWN_LABELS or inside[t]]
     return Tried(
         labels=[
@@ -139,14 +138,23 @@ def tried(workbench: Workbench, asked: FileQuery, prediction: dict[str, Any]) ->
         rule=words,
         similar=similar,
         note=note,
-        unlike=bool(similar) and similar[0].distance > max(usual, FARTHEST),
+        unlike=_unlike(file, p, similar[0].distance) if similar else "",
     )
+
+
+def _unlike(file: ServedPredictions, p: Array, distance: float) -> str:
+    """Return why a row is unlike those of the file; empty where it is not."""
+    if distance > max(file.usual_distance, FARTHEST):
+        return f"No row of {file.name} has similar probabilities."
+    if float(uncertainty(p)) > file.usual_uncertainty:
+        return f"The model is less sure about it than about 99 of 100 rows of {file.name}."
+    return ""
 
 
 def _own_set(names: Sequence[str], prediction: dict[str, Any]) -> tuple[Array, Array, str]:
     chosen = set(prediction["sets"][0])
     inside = np.array([name in chosen for name in names], dtype=bool)
-    return inside, np.zeros(len(names), dtype=bool), "the run's own"
+    return inside, np.zeros(len(names), dtype=bool), "the one saved with the run"
 
 
 def _set_by(
@@ -214,7 +222,7 @@ class TryQuery(FileQuery):
 
 
 @dataclass(frozen=True)
-class Answer:
+class TryAnswer:
     """A prediction, how many rows were given, a note, and the image as the network sees it."""
 
     prediction: dict[str, Any]
@@ -237,7 +245,7 @@ async def try_form(request: Request, asked: Annotated[FileQuery, Query()]) -> Re
     try:
         form = await to_thread.run_sync(lambda: read_form(kind, body))
     except InputError as error:
-        return _page(request, where, {}, problem=str(error))
+        return _page(request, where, {}, problems={"": str(error)})
     typed = {n: value for n, value in form.fields.items() if n in where.fields and value.strip()}
     if typed and not form.files and sum(map(len, typed.values())) <= SHORT:
         address = "&".join(filter(None, [asked.parameters(), urlencode(typed)]))
@@ -247,16 +255,24 @@ async def try_form(request: Request, asked: Annotated[FileQuery, Query()]) -> Re
 
 async def _answer(request: Request, asked: TryQuery, form: Form) -> HTMLResponse:
     state = state_of(request)
-    model: Model | None = state.model
+    model: ServedModel | None = state.model
     if model is None or not (form.fields or form.files):
-        nothing = "" if request.method == "GET" else "Choose a file or type something first."
-        return _page(request, asked, {}, problem="" if model is None else nothing)
+        nothing = {"": "Choose a file or type something first."}
+        return _page(
+            request, asked, {}, problems={} if model is None or request.method == "GET" else nothing
+        )
     fields = {name: value for name, value in form.fields.items() if name in asked.fields}
     try:
         answer = await model.in_turn(lambda: _predict(model, form))
-        found = await to_thread.run_sync(lambda: tried(state.workbench, asked, answer.prediction))
     except InputError as error:
-        return _page(request, asked, fields, problem=str(error))
+        of_file = model.kind == "images" or ("file" in form.files and model.kind == "features")
+        return _page(
+            request, asked, fields, problems={"file" if of_file else model.kind: str(error)}
+        )
+    try:
+        found = await to_thread.run_sync(lambda: tried(state.store, asked, answer.prediction))
+    except InputError as error:  # about the rule in the address
+        return _page(request, asked, fields, problems={"": str(error)})
     return _page(request, asked, fields, answer, found)
 
 
@@ -264,16 +280,17 @@ def _page(
     request: Request,
     asked: TryQuery,
     fields: dict[str, str],
-    answer: Answer | None = None,
+    answer: TryAnswer | None = None,
     found: Tried | None = None,
-    problem: str = "",
+    problems: Mapping[str, str] = MappingProxyType({}),
 ) -> HTMLResponse:
-    model: Model | None = state_of(request).model
+    """Return the page; a problem that belongs to no field is called ``""``."""
+    model: ServedModel | None = state_of(request).model
     kind = "" if model is None else model.kind
     shown = page(
         request,
         "try.html",
-        400 if problem else 200,
+        400 if problems else 200,
         kind=kind,
         columns=0 if model is None else model.text_columns,
         width=0 if model is None else int(model.run.data["shape"][0]),
@@ -282,7 +299,7 @@ def _page(
         fields=fields,
         answer=answer,
         found=found,
-        problem=problem,
+        problems=problems,
         limits={"bytes": BODY_LIMIT, "pixels": MOST_PIXELS, "characters": MOST_CHARACTERS},
         accept=",".join(ImageFolder.types if kind == "images" else FEATURE_ENDINGS),
         action=f"/try?{asked.parameters(text=None, second=None, features=None)}",
@@ -293,7 +310,7 @@ def _page(
     return shown
 
 
-def _reason(model: Model | None) -> str:
+def _reason(model: ServedModel | None) -> str:
     """Return why nothing can be tried here; empty if something can."""
     if model is None:
         return NO_MODEL
@@ -304,7 +321,7 @@ def _reason(model: Model | None) -> str:
     return ""
 
 
-def _predict(model: Model, form: Form) -> Answer:
+def _predict(model: ServedModel, form: Form) -> TryAnswer:
     """Return the prediction of what a form holds, of the kind that the run takes."""
     if reason := _reason(model):
         raise InputError(reason)
@@ -315,11 +332,11 @@ def _predict(model: Model, form: Form) -> Answer:
         if file is None:
             raise InputError("this run takes images. Choose an image file.")
         pixels = model.pixels(file.content, file.name)
-        return Answer(model.predict_rows(pixels[None], _own), seen=_as_png(pixels))
+        return TryAnswer(model.predict_rows(pixels[None], _own), seen=_as_png(pixels))
     return _predict_features(model, form.fields.get("features", ""), file)
 
 
-def _predict_text(model: Model, form: Form) -> Answer:
+def _predict_text(model: ServedModel, form: Form) -> TryAnswer:
     file = form.files.get("file")
     if file is None:
         typed = [form.fields.get(name, "") for name in ("text", "second")]
@@ -331,10 +348,10 @@ def _predict_text(model: Model, form: Form) -> Answer:
             raise InputError(f"{file.name} must be a text in UTF-8; {error.reason}.") from error
     if not any(text.strip() for text in texts):
         raise InputError("this run takes texts. Type or paste one.")
-    return Answer(model.predict_texts([texts], _own))
+    return TryAnswer(model.predict_texts([texts], _own))
 
 
-def _predict_features(model: Model, typed: str, file: UploadedFile | None) -> Answer:
+def _predict_features(model: ServedModel, typed: str, file: UploadedFile | None) -> TryAnswer:
     if file is None and not typed.strip():
         raise InputError("this run takes features. Type or paste them, or choose a file.")
     wanted, one = model.run.preparation, np.arange(1)
@@ -349,7 +366,7 @@ def _predict_features(model: Model, typed: str, file: UploadedFile | None) -> An
             f"{rows.shape[1]:,}."
         )
     shown = rows.take(one) if isinstance(rows, Columns) else rows[:1]
-    return Answer(model.predict_rows(shown, _own), rows=len(rows), note=note)
+    return TryAnswer(model.predict_rows(shown, _own), rows=len(rows), note=note)
 
 
 def _own() -> None:

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from threading import Lock, Thread
+from threading import Lock
 from typing import Any
 
 from anyio import create_task_group, sleep, to_thread
 from anyio.to_thread import current_default_thread_limiter
-from fastapi import APIRouter, FastAPI, Request
+from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from credibly import __version__
 from credibly.app.pages import (
     api,
-    assets,
     compare,
     decide,
     explore,
@@ -33,30 +33,30 @@ from credibly.app.pages import (
 )
 from credibly.app.pages.compare import Comparing
 from credibly.app.pages.review import NotSaved, Reviewing
-from credibly.app.served.address import problem_words
-from credibly.app.served.files import ServedPredictions
-from credibly.app.served.images import Thumbnails, embedded_images
-from credibly.app.served.model import Model
-from credibly.app.served.runs import Runs, RunState, is_folder_of_runs
-from credibly.app.served.top_k import ServedTop
-from credibly.app.served.workbench import Served, Workbench
-from credibly.app.server import templates
 from credibly.app.server.background import Busy, NotReady
-from credibly.app.server.guard import HEALTH, Guard
-from credibly.app.server.templates import failure
+from credibly.app.server.guard import ALWAYS, Guard
+from credibly.app.server.responses import failure, page
 from credibly.app.server.uploads import Upload, Uploads
-from credibly.app.views.comparisons import names_of
+from credibly.app.statistics.comparisons import names_of
+from credibly.app.store.address import problem_words
+from credibly.app.store.files import ServedPredictions
+from credibly.app.store.images import Thumbnails, embedded_images
+from credibly.app.store.model import ServedModel
+from credibly.app.store.runs import Runs, RunState, is_folder_of_runs
+from credibly.app.store.store import Served, Store
+from credibly.app.store.top_k import ServedTop
 from credibly.checks import InputError
-from credibly.data.image_files import ImageFolder
 from credibly.files import check_out
-from credibly.memory import give_back
+from credibly.memory_limits import give_back
+from credibly.pipeline import Pipeline
 from credibly.predictions.dataset import identity
 from credibly.retrieve import Joint
 from credibly.review import ReviewLog
-from credibly.workflows.shards import holds_top_labels
+from credibly.untrusted.images import ImageFolder
+from credibly.workflows.rows import holds_top_labels
 
 APIS = (
-    api.router,
+    api.api,
     overview.api,
     explore.api,
     review.api,
@@ -73,7 +73,7 @@ PAGES = (
     compare.router,
     try_model.router,
     import_file.router,
-    assets.router,
+    api.router,
 )
 LOCAL = ("127.0.0.1", "localhost", "::1")
 # Requests worked on at once; others wait their turn. The work is computation, so more threads than
@@ -89,12 +89,14 @@ class AppState:
 
     files: list[Served]
     image_folder: ImageFolder | None = None
-    model: Model | None = None
+    model: ServedModel | None = None
     texts: Mapping[str, str] = field(default_factory=dict)
     log: ReviewLog | None = None
     uploads: Uploads = field(default_factory=Uploads)
     runs: Runs | None = None
     thumbnails: Thumbnails = field(default_factory=Thumbnails)
+    map: Pipeline | None = None
+    workers: int = 1
 
     @cached_property
     def images(self) -> ImageFolder | None:
@@ -108,7 +110,7 @@ class AppState:
         """Return the pages to choose from: path and title."""
         several = len(self.files) > 1 or self.runs is not None
         some = bool(self.files)
-        dense = any(not file.scan.top for file in self.files)
+        dense = any(file.scan.every_label for file in self.files)
         listed = [
             ("/", "Overview", some),
             ("/explore", "Explore", some),
@@ -117,10 +119,26 @@ class AppState:
             ("/review", "Review", dense and self.reviewing is not None),
             ("/compare", "Compare", several),
             ("/try", "Try it", self.model is not None),
-            ("/import", "Import", True),
-            ("/docs", "API", True),
+            ("/import", "Import", self.workers == 1),
         ]
         return [(path, title) for path, title, there in listed if there]
+
+    @property
+    def first_page(self) -> str:
+        """Return the path of the first page that there is."""
+        return self.pages[0][0] if self.pages else "/docs"
+
+    @property
+    def score_map(self) -> tuple[Pipeline, list[str] | None]:
+        """Return what maps scores to probabilities and sets, and the labels of the scores."""
+        if self.map is not None:
+            return self.map, self.map.labels
+        if self.model is None:
+            raise InputError(
+                "this server has no map of scores. Start it with `credibly serve --map map.json` "
+                "or `credibly serve --run RUN`."
+            )
+        return self.model.run.pipeline, self.model.run.labels
 
     @cached_property
     def comparing(self) -> Comparing:
@@ -138,15 +156,18 @@ class AppState:
         ]
         return sorted([*alone, *listed], key=lambda each: (each.file is None, each.file or 0))
 
-    def warm_up(self) -> None:
-        """Read the files, search each, predict a row; then work out what the first page shows."""
-        for file in self.files[:WARM]:
-            with suppress(InputError, OSError):  # told to whoever asks
-                file.search(f'"{file.labels[0]}"' if file.labels else "", 1)
+    async def warm_up(self) -> None:
+        """Predict a row, read the files, search each; then work out what the first page shows."""
         if self.model is not None:
+            await self.model.warm_up()
+        await to_thread.run_sync(self._read, abandon_on_cancel=True)
+
+    def _read(self) -> None:
+        with suppress(InputError, OSError):  # told to whoever asks
+            _ = self.images
+        for file in self.files[:WARM]:
             with suppress(InputError, OSError):
-                self.model.warm_up()
-                _ = self.images
+                file.search(f'"{file.labels[0]}"' if file.labels else "", 1)
         for file in self.files[:1]:
             file.begin()
 
@@ -158,18 +179,18 @@ class AppState:
             self.model.close()
 
     @cached_property
-    def workbench(self) -> Workbench:
+    def store(self) -> Store:
         """Return the views of rows and entries."""
-        return Workbench(self.files)
+        return Store(self.files)
 
     @cached_property
     def reviewing(self) -> Reviewing | None:
         """Return the queue and the decisions; None without a log."""
-        return None if self.log is None else Reviewing(self.log, self.workbench)
+        return None if self.log is None else Reviewing(self.log, self.store)
 
     def file(self, number: int, raw: bool) -> Served:
         """Return one of the files, before calibration if asked."""
-        return self.workbench.any(number, raw)
+        return self.store.any(number, raw)
 
 
 def create_app(
@@ -183,23 +204,40 @@ def create_app(
     partial: bool = False,
     joint: Joint | None = None,
     annotate: str | os.PathLike[str] | None = None,
-) -> Any:
+    map: str | os.PathLike[str] | None = None,
+    root_path: str = "",
+    workers: int = 1,
+) -> Guard:
     """Return the web app, for any ASGI server.
 
     Args:
         predictions: files to look at and to compare; each may be a folder of shards, a run, or a
             folder of runs, which is looked at again while the server runs. A CSV, Arrow or numpy
-            file opens on the import page, and so does a server without files.
+            file opens on the import page, and so does a server without files; with ``run`` alone,
+            the predictions of the run.
         images: folder of images named by row ids; those of a run on ``digits`` need none.
-        run: a trained run, which opens ``/api/predict`` and ``/try``.
+        run: a trained run, which opens ``/api/predict``, ``/api/scores`` and ``/try``.
         texts: data that hold the texts of the rows, shown beside their ids.
         text: the columns of the texts, where their names do not tell.
-        hosts: names the server answers to; a request with another Host header is refused.
+        hosts: names the server answers to; a request with another Host header is refused. With
+            0.0.0.0 or ::, every address in digits is answered to.
         partial: whether a folder may lack shards; otherwise that is an error.
         joint: which labels go together, fitted on other rows; search uses it.
         annotate: file that decisions of reviewers are appended to (``cr.review.ReviewLog``); the
             only file of yours that the server writes.
+        map: a saved pipeline, as ``credibly calibrate --save`` writes it, for ``/api/scores``.
+        root_path: what a proxy puts before every path, such as ``/credibly``.
+        workers: processes that serve this app beside each other. More than one have no import page,
+            which keeps its files in one process, and take no reviews.
     """
+    if annotate is not None and workers > 1:
+        raise InputError(
+            f"reviews are written by one process; got {workers} workers. Leave out --workers or "
+            "--annotate."
+        )
+    root_path, given_files = _root_path(root_path), bool(predictions)
+    if run is not None and not predictions and (Path(run) / "predictions.parquet").exists():
+        predictions = [run]
     foreign = [Path(path) for path in predictions if _is_foreign(path)]
     given = [path for path in predictions if Path(path) not in foreign]
     folders = [Path(path) for path in given if is_folder_of_runs(path)]
@@ -219,12 +257,21 @@ def create_app(
         files=files,
         texts=shown,
         image_folder=None if images is None else ImageFolder(images),
-        model=None if run is None else Model(_load(run)),
+        model=None if run is None else ServedModel(_load(run)),
         log=None if annotate is None else _log(annotate, predictions),
         uploads=uploads,
         runs=runs,
+        map=None if map is None else Pipeline.read(Path(map)),
+        workers=workers,
     )
-    return _app(served, (*APIS, *PAGES), hosts, _first_page(served, imported))
+    return _app(served, hosts, _first_page(served, given_files, imported), root_path)
+
+
+def _root_path(given: str) -> str:
+    path = given.rstrip("/")
+    if path and not re.fullmatch(r"(/[\w.~-]+)+", path, re.ASCII):
+        raise InputError(f"--root-path must be a path such as /credibly; got {given!r:.100}.")
+    return path
 
 
 def _is_foreign(path: str | os.PathLike[str]) -> bool:
@@ -233,18 +280,15 @@ def _is_foreign(path: str | os.PathLike[str]) -> bool:
     return file.is_file() and file.suffix.lower() in set(import_file.ENDINGS) - {".parquet"}
 
 
-def _first_page(served: AppState, imported: list[Upload]) -> str:
+def _first_page(served: AppState, given: bool, imported: list[Upload]) -> str:
     if imported and not served.files:
         return f"/import?token={imported[0].token}"
+    if served.model is not None and not given:
+        return "/try"
     return "/compare" if served.runs is not None else ""
 
 
-def _app(
-    served: AppState,
-    routers: Sequence[APIRouter],
-    hosts: Sequence[str],
-    first_page: str = "",
-) -> Guard:
+def _app(served: AppState, hosts: Sequence[str], first_page: str, root_path: str) -> Guard:
     app = FastAPI(
         title="credibly",
         version=__version__,
@@ -252,31 +296,37 @@ def _app(
         docs_url=None,  # FastAPI's own page loads scripts from elsewhere; ours is /docs
         redoc_url=None,
         lifespan=_lifespan,
+        servers=[{"url": root_path}] if root_path else None,
     )
-    app.state.served = served
+    app.state.served, app.state.ready, app.state.root_path = served, False, root_path
     app.add_middleware(Current)
-    for router in routers:
-        app.include_router(router)
-    app.add_exception_handler(InputError, _input_error)
-    app.add_exception_handler(Busy, _busy)
-    app.add_exception_handler(NotSaved, _not_saved)
-    app.add_exception_handler(NotReady, _not_ready)
-    app.add_exception_handler(OSError, _unreadable)
-    app.add_exception_handler(RequestValidationError, _validation_error)
-    app.add_exception_handler(HTTPException, _http_error)
-    return Guard(app, hosts, first_page=first_page)
+    for router in (*APIS, *PAGES):
+        if router is not import_file.router or served.workers == 1:
+            app.include_router(router)
+    kinds = (InputError, Busy, NotSaved, NotReady, OSError, RequestValidationError, HTTPException)
+    for kind in kinds:
+        app.add_exception_handler(kind, _failed)
+    return Guard(app, hosts, first_page, root_path)
 
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     current_default_thread_limiter().total_tokens = WORKERS
-    # Pages answer meanwhile, with what is worked out or with a page that says what is awaited.
-    Thread(target=app.state.served.warm_up, name="warm up", daemon=True).start()
     async with create_task_group() as tasks:
+        # Pages answer meanwhile, with what is worked out or with a page that says what is awaited.
+        tasks.start_soon(_warm_up, app.state)
         tasks.start_soon(_give_back_memory, app.state.served.uploads)
         yield
         tasks.cancel_scope.cancel()
     app.state.served.close()
+
+
+async def _warm_up(state: Any) -> None:
+    try:
+        await state.served.warm_up()
+    except Exception:  # whoever asks for it is told
+        logging.getLogger("uvicorn.error").exception("the first search or prediction failed")
+    state.ready = True
 
 
 async def _give_back_memory(uploads: Uploads) -> None:
@@ -306,51 +356,30 @@ def _load(run: str | os.PathLike[str]) -> Any:
     return load(os.fspath(run))
 
 
-async def _input_error(request: Request, error: Exception) -> Any:
-    return templates.failure(request, 400, str(error))
-
-
-async def _busy(request: Request, error: Exception) -> Any:
-    answer = templates.failure(request, 503, str(error))
-    answer.headers["retry-after"] = "2"
-    return answer
-
-
-async def _not_ready(request: Request, error: Exception) -> Any:
-    """Numbers that take long are worked out; the page says which, and looks again."""
-    if request.url.path.startswith("/api/"):
-        return await _busy(request, Busy(f"{error}; try again soon."))
-    again = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-    return templates.page(request, "wait.html", 202, message=str(error), again=again)
-
-
-async def _not_saved(request: Request, error: Exception) -> Any:
-    return templates.failure(request, 507, str(error))
-
-
-async def _unreadable(request: Request, error: Exception) -> Any:
-    """A file that the server was started with was moved, deleted or damaged."""
-    return templates.failure(
-        request,
-        500,
-        f"a file that is served can no longer be read ({type(error).__name__}). Put it back, or "
-        "start the server again.",
-    )
-
-
-async def _validation_error(request: Request, error: Exception) -> Any:
-    assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
-    unsaid = ("query", "body", "lists", "objects")
-    place = ".".join(str(part) for part in first["loc"] if part not in unsaid)
-    return templates.failure(request, 422, f"`{place}` {problem_words(first)}.")
-
-
-async def _http_error(request: Request, error: Exception) -> Any:
-    assert isinstance(error, HTTPException)
-    if request.url.path.startswith("/api/"):
-        return JSONResponse({"error": str(error.detail)}, error.status_code)
-    return templates.failure(request, error.status_code, str(error.detail))
+async def _failed(request: Request, error: Exception) -> Any:
+    """Return what is wrong with a request, as a page for people and as JSON for programs."""
+    match error:
+        case NotReady() if not request.url.path.startswith("/api/"):
+            # Numbers that take long are worked out; the page says which, and looks again.
+            again = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+            return page(request, "wait.html", 202, message=str(error), again=again)
+        case NotReady() | Busy():
+            words = f"{error}; try again soon." if isinstance(error, NotReady) else str(error)
+            answer = failure(request, 503, words)
+            answer.headers["retry-after"] = "2"
+            return answer
+        case RequestValidationError():
+            first = error.errors()[0]
+            unsaid = ("query", "body", "lists", "objects")
+            place = ".".join(str(part) for part in first["loc"] if part not in unsaid)
+            return failure(request, 422, f"`{place}` {problem_words(first)}.")
+        case HTTPException():
+            return failure(request, error.status_code, str(error.detail))
+        case OSError():  # a file that the server was started with was moved, deleted or damaged
+            words = f"a file that is served can no longer be read ({type(error).__name__})."
+            return failure(request, 500, f"{words} Put it back, or start the server again.")
+        case _:
+            return failure(request, 507 if isinstance(error, NotSaved) else 400, str(error))
 
 
 class Current:
@@ -365,7 +394,7 @@ class Current:
         self._lock = Lock()
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
-        if scope["type"] != "http" or scope["path"].startswith(("/static/", HEALTH)):
+        if scope["type"] != "http" or scope["path"].startswith(("/static/", *ALWAYS)):
             await self.app(scope, receive, send)
             return
         request = Request(scope)

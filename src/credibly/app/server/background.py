@@ -5,12 +5,28 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from functools import lru_cache, partial, wraps
 from threading import Condition, Thread
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from anyio import to_thread
 
 Result = TypeVar("Result")
+KEPT = 256
+"""Results of a method that an object remembers; those asked for longest ago are forgotten."""
+
+
+def remembered(method: Callable[..., Result]) -> Callable[..., Result]:
+    """Return a method whose latest results are kept, by object and arguments."""
+    name = f"_remembered_{method.__name__}"
+
+    @wraps(method)
+    def called(self: Any, *arguments: Any) -> Result:
+        if name not in vars(self):
+            vars(self)[name] = lru_cache(maxsize=KEPT)(partial(method, self))
+        return vars(self)[name](*arguments)
+
+    return called
 
 
 class Busy(Exception):
@@ -29,10 +45,17 @@ class Turns:
         self._slots = asyncio.Semaphore(at_once)
         self._message = f"{at_once} {what}, the most at once; try again soon."
 
-    async def run(self, work: Callable[[], Result], wait_seconds: float) -> Result:
+    async def run(
+        self, work: Callable[[], Result], wait_seconds: float | None, *, abandon: bool = False
+    ) -> Result:
         """Return what ``work`` returns, in a thread, when it is its turn.
 
         Requests wait here and not in a thread, so that they keep no other kind of request waiting.
+
+        Args:
+            work: what to do.
+            wait_seconds: how long to wait for the turn; None for as long as it takes.
+            abandon: whether a server that stops leaves the work behind.
         """
         try:
             async with asyncio.timeout(wait_seconds):
@@ -40,7 +63,7 @@ class Turns:
         except TimeoutError:
             raise Busy(self._message) from None
         try:
-            return await to_thread.run_sync(work)
+            return await to_thread.run_sync(work, abandon_on_cancel=abandon)
         finally:
             self._slots.release()
 
@@ -70,12 +93,20 @@ class Pending:
         self._begun = 0.0
 
     def begin(self) -> None:
-        """Begin, unless that has happened; a failure is forgotten and tried again."""
+        """Begin, unless that has happened; a failure is forgotten and tried again.
+
+        Raises:
+            Busy: where the system starts no more threads.
+        """
         with self._changed:
             if self._state != "new":
                 return
-            self._state, self._problem, self._begun = "working", None, time.monotonic()
-            Thread(target=self._run, name=f"pending {self.what}", daemon=True).start()
+            self._problem, self._begun = None, time.monotonic()
+            try:
+                Thread(target=self._run, name=f"pending {self.what}", daemon=True).start()
+            except RuntimeError as error:
+                raise Busy(f"no thread is left for {self.what}; try again soon.") from error
+            self._state = "working"
 
     def wait(self, seconds: float | None = None) -> None:
         """Return when the work is done.

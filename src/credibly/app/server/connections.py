@@ -6,8 +6,10 @@ import asyncio
 import atexit
 import os
 import re
+import signal
 import socket
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -147,6 +149,55 @@ class Server(uvicorn.Server):
 def _end_process() -> None:
     atexit._run_exitfuncs()  # temporary folders are deleted
     os._exit(1)
+
+
+def fork_workers(count: int) -> tuple[int, Callable[[], None]]:
+    """Go on in ``count`` forked processes; return each one's number and how it says it is ready.
+
+    The process that calls this stays here: it starts the others once the first is ready, replaces
+    those that die, passes SIGTERM and SIGINT on, and ends after all of them.
+    """
+    reader, writer = os.pipe()
+    numbers: dict[int, int] = {}
+    stopped = 0
+
+    def stop(received: int, _: object) -> None:
+        nonlocal stopped
+        stopped = received
+        for process in numbers:
+            os.kill(process, signal.SIGTERM)
+
+    handled = {each: signal.signal(each, stop) for each in (signal.SIGTERM, signal.SIGINT)}
+
+    def fork(number: int) -> bool:
+        process = os.fork()
+        if process:
+            numbers[process] = number
+            return False
+        for each, before in handled.items():
+            signal.signal(each, before)
+        return True
+
+    if fork(0):
+        return 0, lambda: _tell(writer)
+    os.close(writer)
+    if not os.read(reader, 1):  # it said what is wrong
+        raise SystemExit(os.waitstatus_to_exitcode(os.wait()[1]))
+    for number in range(1, count):
+        if fork(number):
+            return number, lambda: None
+    while numbers:
+        number = numbers.pop(os.wait()[0])
+        if not stopped:
+            time.sleep(1)
+            if fork(number):
+                return number, lambda: None
+    raise SystemExit(128 + stopped)
+
+
+def _tell(writer: int) -> None:
+    os.write(writer, b"1")
+    os.close(writer)
 
 
 def server(

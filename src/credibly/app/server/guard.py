@@ -10,10 +10,14 @@ from __future__ import annotations
 import asyncio
 import html
 import json
+import mmap
 import re
-from collections.abc import Coroutine, Iterable
+import time
+from collections.abc import Coroutine, Iterable, Sequence
+from ipaddress import ip_address
 from typing import Any
 
+import numpy as np
 from starlette.requests import ClientDisconnect
 
 BODY_LIMIT = 10 * 2**20
@@ -35,9 +39,12 @@ QUEUES = {
 """By kind of request: how many are worked on at once, and how many may be there with those waiting.
 
 One kind cannot take all the threads, so that slow searches do not keep pages and images waiting.
-Of predictions the model itself lets a few in at once (``Model.in_turn``).
+Of predictions the model itself lets a few in at once (``ServedModel.in_turn``).
 """
-HEALTH = "/api/health"
+ALWAYS = ("/api/health", "/api/ready", "/metrics")
+"""Answered by the event loop, whatever is worked on."""
+EVERYWHERE = {"0.0.0.0", "::"}
+"""Hosts that stand for every address of the machine."""
 ONCE = (b"host", b"content-length", b"origin", b"sec-fetch-site")
 _AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^:\[\]@/]+))(?::[0-9]{1,5})?")
 
@@ -67,16 +74,24 @@ class Guard:
 
     Args:
         app: what answers the others.
-        hosts: names that it answers to.
+        hosts: names that it answers to. With 0.0.0.0 or :: every address in digits is one: no
+            other site can lead a browser to it under a name of its own.
         first_page: path of the page to begin with; empty for the home page.
+        root_path: what a proxy puts before every path, such as ``/credibly``; it may strip it.
+
+    Attributes:
+        counters: of requests, for ``/metrics``.
     """
 
-    def __init__(self, app: Any, hosts: Iterable[str], first_page: str = "") -> None:
+    def __init__(
+        self, app: Any, hosts: Iterable[str], first_page: str = "", root_path: str = ""
+    ) -> None:
         self.app = app
-        self.first_page = first_page
+        self.first_page, self.root_path = first_page, root_path
         self.hosts = {host.lower() for host in hosts}
+        self.counters = Counters(list(QUEUES))
         self._tasks: set[asyncio.Future[Any]] = set()
-        self._queues = {kind: _Queue(kind, *limits) for kind, limits in QUEUES.items()}
+        self._queues = {kind: _Requests(kind, *limits) for kind, limits in QUEUES.items()}
         self.held = 0
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
@@ -86,22 +101,43 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        answer = _Answer(send, as_page=_is_page(scope), only_head=scope["method"] == "HEAD")
+        root, path = self.root_path, scope["path"]
+        if root and (path == root or path.startswith(f"{root}/")):
+            scope = {**scope, "path": path[len(root) :] or "/"}
+        answer = _GuardAnswer(
+            send, as_page=_is_page(scope), only_head=scope["method"] == "HEAD", root_path=root
+        )
         if scope["method"] == "HEAD":  # answered as GET, without the body
             scope = {**scope, "method": "GET"}
         body = _Body(receive, answer, self)
         try:
             self._check(scope, _headers(scope))
-            if scope["path"] == HEALTH:  # answered by the event loop, whatever is worked on
+            if scope["path"] == "/metrics":
+                text = self.counters.text(self.app.state.ready)
+                await answer.finish(200, "text/plain; version=0.0.4", text)
+            elif scope["path"] in ALWAYS:
                 await self.app(scope, body.receive, answer.send)
             else:
-                await self._bounded(scope, body, answer)
+                await self._counted(scope, body, answer)
         except _Refused as refused:
             await answer.refuse(refused)
         except ClientDisconnect:
             pass  # nobody waits for an answer
 
-    async def _bounded(self, scope: dict[str, Any], body: _Body, answer: _Answer) -> None:
+    async def _counted(self, scope: dict[str, Any], body: _Body, answer: _GuardAnswer) -> None:
+        kind, begin = _kind(scope["path"]), time.monotonic()
+        self.counters.add(kind, "in progress")
+        try:
+            await self._bounded(scope, body, answer)
+        except _Refused as refused:
+            answer.status = refused.status
+            raise
+        finally:
+            self.counters.add(kind, "in progress", -1)
+            self.counters.add(kind, "seconds", time.monotonic() - begin)
+            self.counters.add(kind, f"{answer.status // 100}xx")
+
+    async def _bounded(self, scope: dict[str, Any], body: _Body, answer: _GuardAnswer) -> None:
         """Work on a request, one of so many, for so long."""
         if len(self._tasks) >= MOST_REQUESTS:
             raise _Refused(503, f"{MOST_REQUESTS} requests are being worked on; try again soon.")
@@ -129,9 +165,11 @@ class Guard:
         if b"content-length" in headers and b"transfer-encoding" in headers:
             raise _Refused(400, "a request must not have Content-Length and Transfer-Encoding.")
         host = _host(headers.get(b"host", b"").decode("latin-1"))
-        if host not in self.hosts:
+        if host not in self.hosts and not (self.hosts & EVERYWHERE and _is_address(host)):
             raise _Refused(
-                421, f"this server answers to {', '.join(sorted(self.hosts))}; got host {host!r}."
+                421,
+                f"this server answers to {', '.join(sorted(self.hosts))}; got host {host!r}. Start "
+                "it with --allow-host to add a name.",
             )
         if len(scope.get("query_string", b"")) > QUERY_LIMIT:
             raise _Refused(414, f"the address must be shorter than {QUERY_LIMIT} bytes.")
@@ -142,7 +180,7 @@ class Guard:
             raise _Refused(413, f"a request body must be at most {BODY_LIMIT // 2**20} MB.")
 
 
-class _Queue:
+class _Requests:
     """Requests of one kind: some at work, the others wait."""
 
     def __init__(self, kind: str, at_once: int, most: int) -> None:
@@ -163,7 +201,7 @@ class _Queue:
 def _kind(path: str) -> str:
     if path in ("/", "/explore", "/api/search", "/compare"):
         return "search"
-    if path.startswith("/api/predict") or path == "/try":
+    if path.startswith(("/api/predict", "/api/scores")) or path == "/try":
         return "predict"
     if path.startswith("/import"):
         return "upload"
@@ -222,10 +260,18 @@ def _host(value: str) -> str:
     return (found[1] or found[2]) if found else ""
 
 
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
 class _Body:
     """The request's body, refused when it grows past the limit or trickles in too slowly."""
 
-    def __init__(self, receive: Any, answer: _Answer, guard: Guard) -> None:
+    def __init__(self, receive: Any, answer: _GuardAnswer, guard: Guard) -> None:
         self._receive, self._answer, self._guard = receive, answer, guard
         self._seen, self._finished = 0, False
         self._deadline = asyncio.get_running_loop().time() + BODY_SECONDS
@@ -281,44 +327,121 @@ _PAGE = """<!doctype html>
 """
 
 
+_ADDRESS = re.compile(r'\b(href|src|action|formaction|data-poll)="/')
+
+
+def below_root(page: str, root_path: str) -> str:
+    """Return a page whose links, forms and files lie below ``root_path``.
+
+    Pages and charts write addresses as if the app had a host of its own; this is the one place
+    that knows better. Names from files cannot look like an attribute: their quotes are escaped.
+
+    Example:
+        >>> below_root('<a href="/labels">', "/credibly")
+        '<a href="/credibly/labels">'
+    """
+    return _ADDRESS.sub(rf'\1="{root_path}/', page) if root_path else page
+
+
 def _as_json(message: str) -> str:
     return json.dumps({"error": message}, ensure_ascii=False)
 
 
-class _Answer:
+class _GuardAnswer:
     """The response, with the guard's headers; once refused, whatever else comes is dropped."""
 
-    def __init__(self, send: Any, *, as_page: bool, only_head: bool = False) -> None:
+    def __init__(
+        self, send: Any, *, as_page: bool, only_head: bool = False, root_path: str = ""
+    ) -> None:
         self._send, self._as_page, self._only_head = send, as_page, only_head
+        self._root_path = root_path
+        self.status = 500
         self._started = self._refused = False
 
     async def send(self, message: dict[str, Any]) -> None:
         if self._refused:
             return
         if message["type"] == "http.response.start":
-            self._started = True
+            self._started, self.status = True, message["status"]
             taken = {name.lower() for name, _ in message["headers"]}
             ours = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
             added = [pair for pair in ours if pair[0] not in taken]
-            message = {**message, "headers": [*message["headers"], *added]}
+            headers = [self._below_root(*pair) for pair in message["headers"]]
+            message = {**message, "headers": [*headers, *added]}
         elif self._only_head and message["type"] == "http.response.body":
             message = {**message, "body": b""}
         await self._send(message)
 
+    def _below_root(self, name: bytes, value: bytes) -> tuple[bytes, bytes]:
+        redirects = name.lower() == b"location" and value.startswith(b"/")
+        return name, self._root_path.encode() + value if redirects else value
+
+    async def finish(self, status: int, kind: str, text: str) -> None:
+        """Send a whole answer; what is refused closes the connection."""
+        body = text.encode()
+        headers = [
+            (b"content-type", f"{kind}; charset=utf-8".encode()),
+            (b"content-length", str(len(body)).encode()),
+        ]
+        if status >= 400:
+            headers.append((b"connection", b"close"))
+        if status == 503:
+            headers.append((b"retry-after", b"2"))
+        await self.send({"type": "http.response.start", "status": status, "headers": headers})
+        await self.send({"type": "http.response.body", "body": body})
+
     async def refuse(self, refused: _Refused) -> None:
         if self._started:
             return
-        kind = b"text/html" if self._as_page else b"application/json"
-        body = _PAGE % html.escape(str(refused)) if self._as_page else _as_json(str(refused))
-        body = body.encode()
-        headers = [
-            (b"content-type", kind + b"; charset=utf-8"),
-            (b"content-length", str(len(body)).encode()),
-            (b"connection", b"close"),
-        ]
-        if refused.status == 503:
-            headers.append((b"retry-after", b"2"))
-        start = {"type": "http.response.start", "status": refused.status, "headers": headers}
-        await self.send(start)
-        await self.send({"type": "http.response.body", "body": body})
+        if self._as_page:
+            page = below_root(_PAGE, self._root_path) % html.escape(str(refused))
+            await self.finish(refused.status, "text/html", page)
+        else:
+            await self.finish(refused.status, "application/json", _as_json(str(refused)))
         self._refused = True
+
+
+COLUMNS = ("2xx", "3xx", "4xx", "5xx", "seconds", "in progress")
+STATUSES = COLUMNS[:4]
+
+
+class Counters:
+    """Counts by kind of request, in memory that forked processes share; each writes its own part.
+
+    Args:
+        kinds: of requests.
+        workers: number of processes.
+    """
+
+    def __init__(self, kinds: Sequence[str], workers: int = 1) -> None:
+        self.kinds = list(kinds)
+        shape = (workers, len(self.kinds), len(COLUMNS))
+        memory = mmap.mmap(-1, 8 * int(np.prod(shape)))
+        self._values = np.frombuffer(memory, dtype=np.float64).reshape(shape)
+        self.start(0)
+
+    def start(self, worker: int) -> None:
+        """Count as this worker from now on; nothing is in progress in it."""
+        self._own = self._values[worker]
+        self._own[:, COLUMNS.index("in progress")] = 0
+
+    def add(self, kind: str, column: str, value: float = 1) -> None:
+        """Add to one of ``COLUMNS`` of a kind of request."""
+        self._own[self.kinds.index(kind), COLUMNS.index(column)] += value
+
+    def text(self, ready: bool) -> str:
+        """Return all values as Prometheus reads them."""
+        running, counted, timed = [], [], []
+        for kind, row in zip(self.kinds, self._values.sum(axis=0).tolist(), strict=True):
+            *counts, seconds, now = row
+            running.append(f'credibly_requests_in_progress{{kind="{kind}"}} {now:.0f}')
+            for status, count in zip(STATUSES, counts, strict=True):
+                labels = f'kind="{kind}",status="{status}"'
+                counted.append(f"credibly_requests_total{{{labels}}} {count:.0f}")
+            timed.append(f'credibly_request_seconds_sum{{kind="{kind}"}} {seconds:.6f}')
+            timed.append(f'credibly_request_seconds_count{{kind="{kind}"}} {sum(counts):.0f}')
+        lines = ["# TYPE credibly_ready gauge", f"credibly_ready {int(ready)}"]
+        lines += ["# TYPE credibly_requests_in_progress gauge", *running]
+        lines += ["# TYPE credibly_requests_total counter", *counted]
+        lines += ["# TYPE credibly_request_seconds summary", *timed]
+        return "\n".join(lines) + "\n"

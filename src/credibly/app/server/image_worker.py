@@ -7,7 +7,8 @@ import os
 from queue import LifoQueue
 from typing import TYPE_CHECKING, Any
 
-from credibly.child_processes import Limits, Worker, array_jobs, serve_jobs
+from credibly.child_processes import Worker, array_jobs, serve_jobs
+from credibly.memory_limits import Limits
 
 if TYPE_CHECKING:
     from credibly.types import Array
@@ -60,7 +61,7 @@ def _decoded(content: bytes, where: str, shape: list[int], max_pixels: int) -> d
     import numpy as np
     from PIL import Image
 
-    from credibly.data.image_files import decode_image
+    from credibly.untrusted.images import decode_image
 
     channels, height, width = shape
     size = (width, height)

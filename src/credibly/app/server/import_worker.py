@@ -13,7 +13,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from credibly.child_processes import Limits, serve_jobs
+from credibly.child_processes import serve_jobs
+from credibly.memory_limits import Limits
 
 LIMITS = Limits(memory=3 * 2**30, seconds=45, file_bytes=128 * 2**20)
 """The libraries take half of the memory."""
@@ -44,7 +45,7 @@ def calibrate(job: dict[str, Any]) -> dict[str, Any]:
     from credibly.predictions import Layout
     from credibly.workflows import calibrate_file
 
-    layout = Layout(**job["layout"])
+    layout = Layout(**job["layout"], coding=job["coding"])
     out = Path(job["out"])
     _check_size(job, layout)
     if job["method"] == "none":
@@ -55,7 +56,6 @@ def calibrate(job: dict[str, Any]) -> dict[str, Any]:
             job["path"],
             job["loss"],
             method=job["method"],
-            coding=job["coding"],
             values=job["values"],
             truth=job["truth"],
             layout=layout,
@@ -79,7 +79,7 @@ def calibrate(job: dict[str, Any]) -> dict[str, Any]:
         "rows": len(kept),
         "labels": kept.labels,
         "entries": int((kept.targets >= 0).sum()) if kept.targets is not None else 0,
-        "calibrator_words": repr(result.calibrator),
+        "calibrator_name": result.calibrator.name,
         "diagrams": diagrams,
         "warnings": sorted({str(each.message) for each in caught if _is_ours(each)}),
     }
@@ -89,14 +89,13 @@ def _as_it_is(job: dict[str, Any], layout: Any, out: Path) -> dict[str, Any]:
     """Write the predictions without fitting anything."""
     from credibly.predictions import Predictions
 
-    found = Predictions.from_file(
+    found = Predictions.from_values(
         job["path"],
         job["values"],
         loss=job["loss"],
         truth=job["truth"],
         layout=layout,
         certain=job["certain"],
-        coding=job["coding"],
     )
     found = replace(found, metadata={**found.metadata, "source": Path(job["path"]).name})
     out.mkdir(parents=True, exist_ok=True)
@@ -111,7 +110,7 @@ def _check_size(job: dict[str, Any], layout: Any) -> None:
     from credibly.predictions.importing import read_values
 
     apart = job["truth"] is not None
-    table = read_values(job["path"], job["values"], layout, coding=job["coding"], apart=apart)
+    table = read_values(job["path"], job["values"], layout, apart=apart)
     values = table.scores if table.probabilities is None else table.probabilities
     shape = to_numpy(values).shape
     if shape[0] * shape[1] > MOST_VALUES:

@@ -1,6 +1,8 @@
 "use strict";
 // The pages work without this file; it adds chips, suggestions, keys and a live slider.
 
+const home = new URL("..", document.currentScript.src).pathname; // "/", or what a proxy puts before it
+
 document.addEventListener("change", (event) => {
   if (event.target.matches("[data-submit]")) event.target.form.submit();
 });
@@ -151,7 +153,7 @@ async function suggest() {
   const prefix = at.text.replace(/^[+-]/, "");
   if (!prefix) { hide(); return; }
   const parameters = new URLSearchParams({ prefix, limit: "8", file: box.dataset.file || "0" });
-  const response = await fetch("/api/labels?" + parameters);
+  const response = await fetch(home + "api/labels?" + parameters);
   if (!response.ok) { hide(); return; }
   const { labels } = await response.json();
   if (!labels.length || (labels.length === 1 && labels[0] === prefix)) { hide(); return; }
@@ -228,7 +230,6 @@ if (box && list) {
 // Walking the tiles: one of them is in the order of Tab, arrow keys move to the others ------------
 const editing = () => /^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement.tagName)
   && document.activeElement.type !== "checkbox";
-const tiles = [...document.querySelectorAll(".tile")];
 const opener = (tile) => tile.querySelector("a.open");
 
 function enter(tile) {
@@ -238,10 +239,51 @@ function enter(tile) {
   opener(tile).focus();
 }
 
-for (const tile of tiles) {
-  if (tile !== tile.parentElement.querySelector(".tile")) {
-    for (const inner of tile.querySelectorAll("a, button, input")) inner.tabIndex = -1;
-  }
+const key = (tile) => tile.dataset.id + "\0" + tile.dataset.label;
+const passOver = (tiles) => {
+  for (const tile of tiles) for (const inner of tile.querySelectorAll("a, button, input")) inner.tabIndex = -1;
+};
+passOver([...document.querySelectorAll(".tile")].filter((tile) => tile !== tile.parentElement.querySelector(".tile")));
+
+async function parsed(address) {
+  const response = await fetch(address, { cache: "no-store" });
+  return new DOMParser().parseFromString(await response.text(), "text/html");
+}
+
+// Add the tiles of another page that a list does not hold; return them.
+function addTiles(list, page) {
+  const seen = new Set([...list.children].map(key));
+  const fresh = [...page.querySelectorAll("#tiles > .tile")].filter((tile) => !seen.has(key(tile)));
+  passOver(fresh);
+  list.append(...fresh);
+  return fresh;
+}
+
+// More rows when the end of the list is scrolled into view, up to a bound; and their size -----------
+const shelf = document.querySelector(".explore #tiles");
+if (shelf) {
+  const ending = new IntersectionObserver(async (seen) => {
+    const link = document.querySelector(".explore a.more");
+    if (!link || !seen.some((each) => each.isIntersecting) || shelf.children.length >= 500) return;
+    ending.unobserve(link);
+    const page = await parsed(link.href);
+    const next = page.querySelector("a.more");
+    if (addTiles(shelf, page).length && next) { link.replaceWith(next); ending.observe(next); }
+    else link.remove();
+  }, { rootMargin: "400px" });
+  const watch = () => { const link = document.querySelector(".explore a.more"); if (link) ending.observe(link); };
+  addEventListener("scroll", watch, { once: true });
+}
+const tileSize = document.getElementById("tile-size");
+if (tileSize) {
+  const apply = () => document.documentElement.style.setProperty("--tile", tileSize.value + "rem");
+  try { tileSize.value = localStorage.getItem("tile-size") || tileSize.value; } catch (error) { /* none */ }
+  tileSize.addEventListener("input", () => {
+    apply();
+    try { localStorage.setItem("tile-size", tileSize.value); } catch (error) { /* not kept */ }
+  });
+  tileSize.closest("label").hidden = false;
+  apply();
 }
 
 document.addEventListener("keydown", (event) => {
@@ -309,22 +351,24 @@ document.addEventListener("keydown", (event) => {
 // Selecting entries -------------------------------------------------------------------------------
 const selection = document.getElementById("selection");
 if (selection) {
-  const picks = [...selection.querySelectorAll("input[name=entry]")];
+  const picks = () => [...selection.querySelectorAll("input[name=entry]")];
   const told = document.getElementById("selected");
-  const tell = () => { told.textContent = picks.filter((pick) => pick.checked).length + " selected"; };
+  const tell = () => { told.textContent = picks().filter((pick) => pick.checked).length + " selected"; };
   let last = -1;
-  picks.forEach((pick, place) => pick.addEventListener("click", (event) => {
+  selection.addEventListener("click", (event) => {
+    const place = picks().indexOf(event.target);
+    if (place < 0) return;
     if (event.shiftKey && last >= 0) {
       const [from, to] = [Math.min(last, place), Math.max(last, place)];
-      for (const between of picks.slice(from, to + 1)) between.checked = pick.checked;
+      for (const between of picks().slice(from, to + 1)) between.checked = event.target.checked;
     }
     last = place;
-  }));
+  });
   selection.addEventListener("change", tell);
   for (const button of selection.querySelectorAll("[data-select]")) {
     button.hidden = false;
     button.addEventListener("click", () => {
-      for (const pick of picks) pick.checked = button.dataset.select === "all";
+      for (const pick of picks()) pick.checked = button.dataset.select === "all";
       tell();
     });
   }
@@ -353,20 +397,24 @@ if (reviewing) {
     const who = name ? name.value : reviewing.querySelector("input[name=who]").value;
     let said;
     try {
-      const response = await fetch("/api/reviews?file=" + reviewing.dataset.file, {
+      const response = await fetch(home + "api/reviews?file=" + reviewing.dataset.file, {
         method: "POST",
         headers: { "content-type": "application/json" },
         body: JSON.stringify({ who, reviews: [{ id, label, value }] }),
       });
       const answer = await response.json();
-      if (response.ok) {
-        document.getElementById("decided").textContent = answer.decided.toLocaleString("en");
-        if (progress) progress.value = answer.decided;
-      } else said = answer.error;
+      if (!response.ok) said = answer.error;
     } catch (error) { said = "nothing was saved: the server does not answer."; }
     problem.hidden = !said;
     problem.textContent = said || "";
     return !said;
+  };
+  const told = document.getElementById("decided");
+  const count = (step) => { // labels that were in the queue
+    if (!told) return;
+    told.dataset.decided = String(Number(told.dataset.decided) + step);
+    told.textContent = Number(told.dataset.decided).toLocaleString("en");
+    if (progress) progress.value = Number(told.dataset.decided);
   };
   const press = (tile, value) => {
     for (const other of tile.querySelectorAll("[data-decide]")) other.setAttribute("aria-pressed", String(other.dataset.decide === value));
@@ -378,6 +426,7 @@ if (reviewing) {
     if (!await send(id, label, value)) return false;
     press(tile, value);
     tile.dataset.decided = value;
+    if (before === "undecided" && tile.matches(".tile")) count(1);
     done.push({ tile, id, label, before });
     const minutes = (Date.now() - begun) / 60000;
     const rate = document.getElementById("rate");
@@ -386,17 +435,17 @@ if (reviewing) {
   };
   const onward = async (tile) => {
     if (tile.nextElementSibling) { show(tile.nextElementSibling); return; }
-    const response = await fetch(location.href, { cache: "no-store" }); // the next ones, without a reload
-    const next = new DOMParser().parseFromString(await response.text(), "text/html").querySelectorAll("#tiles > li");
-    const seen = new Set([...tileList.children].map((each) => each.dataset.id + "\0" + each.dataset.label));
-    const fresh = [...next].filter((each) => !seen.has(each.dataset.id + "\0" + each.dataset.label));
-    if (fresh.length && fresh[0].matches(".tile")) { tileList.append(...fresh); show(fresh[0]); }
+    const fresh = addTiles(tileList, await parsed(location.href)); // the next ones, without a reload
+    if (fresh.length) show(fresh[0]);
   };
   const undo = async () => {
     const last = done.pop();
     if (!last || !await send(last.id, last.label, last.before)) return;
     press(last.tile, last.before);
-    if (last.before === "undecided") delete last.tile.dataset.decided;
+    if (last.before === "undecided") {
+      delete last.tile.dataset.decided;
+      if (last.tile.matches(".tile")) count(-1);
+    }
     if (last.tile.matches(".tile")) show(last.tile);
   };
   reviewing.addEventListener("click", async (event) => {
@@ -428,7 +477,7 @@ for (const input of document.querySelectorAll("input[data-labels]")) {
   const names = document.getElementById(input.getAttribute("list"));
   input.addEventListener("input", async () => {
     const parameters = new URLSearchParams({ prefix: input.value, limit: "20", file: input.dataset.labels });
-    const response = await fetch("/api/labels?" + parameters);
+    const response = await fetch(home + "api/labels?" + parameters);
     if (!response.ok) return;
     names.replaceChildren(...(await response.json()).labels.map((name) => {
       const option = document.createElement("option");
@@ -439,14 +488,10 @@ for (const input of document.querySelectorAll("input[data-labels]")) {
 }
 
 // Images that are not there say so -------------------------------------------------------------
-for (const image of document.querySelectorAll(".tile img")) {
-  image.addEventListener("error", () => {
-    const note = document.createElement("div");
-    note.className = "muted";
-    note.textContent = "no image";
-    image.replaceWith(note);
-  });
-}
+const withoutImage = (image) => image.replaceWith(
+  Object.assign(document.createElement("div"), { className: "muted", textContent: "no image" }));
+document.addEventListener("error", (event) => { if (event.target.matches?.(".tile img")) withoutImage(event.target); }, true);
+for (const image of document.querySelectorAll(".tile img")) if (image.complete && !image.naturalWidth) withoutImage(image);
 
 // Forms whose result follows every change: the same page, only its result is put in -------------
 for (const form of document.querySelectorAll("form[data-live]")) {
@@ -549,6 +594,9 @@ for (const form of document.querySelectorAll("form[data-limit]")) {
 }
 const result = document.querySelector("#result[tabindex]");
 if (result) result.focus({ preventScroll: false });
+for (const form of result ? document.querySelectorAll("form.try, form.mapping") : []) {
+  form.addEventListener("input", () => result.classList.add("stale")); // it is of other inputs
+}
 
 // Runs that go on: ask whether something has changed, and if so put in the new part ---------------
 const live = document.getElementById("live");
@@ -560,8 +608,7 @@ if (live && live.dataset.poll) {
       const headers = { "if-none-match": live.dataset.tag };
       const answer = await fetch(live.dataset.poll, { headers, cache: "no-store" });
       if (answer.status === 200) {
-        const text = await (await fetch(location.href, { cache: "no-store" })).text();
-        const part = new DOMParser().parseFromString(text, "text/html").getElementById("live");
+        const part = (await parsed(location.href)).getElementById("live");
         const held = live.contains(document.activeElement) && document.activeElement !== document.body;
         if (part && !held) { // nobody is using a form or link of this part
           live.replaceChildren(...part.childNodes);

@@ -22,8 +22,16 @@ from numba import njit
 from torch import Tensor
 
 from credibly.compiled import compiled
-from credibly.losses.fused.form import FusedForm, ValueAndGradient, run_flat
-from credibly.losses.fused.memory import CHUNK, all_hard, as_type, known_weights, tensors_at
+from credibly.losses.fused.form import (
+    CHUNK,
+    FusedForm,
+    ValueAndGradient,
+    all_hard,
+    as_type,
+    known_weights,
+    run_loop,
+    tensors_at,
+)
 from credibly.types import Scores
 from credibly.vectormath import EXACT, INNER, JIT, exp_nonpositive, log1p_unit, log_positive
 
@@ -40,7 +48,8 @@ class EntryLoop(FusedForm):
     numbers: tuple[float, ...]
 
     def on_cpu(self, scores: Scores, targets: Tensor, needs_grad: bool) -> ValueAndGradient:
-        return run_flat(self.loop, scores, targets, needs_grad, self.numbers)
+        size = scores.numel()
+        return run_loop(self.loop, size, scores, targets, needs_grad, self.numbers)
 
     def plain(self, scores: Scores, targets: Tensor) -> Tensor:
         return self.loss.plain_mean(scores, targets)

@@ -1,6 +1,6 @@
 """A loss in two forms: its formula, and a compiled loop on the CPU that also gives the gradient.
 
-``run_flat`` and ``run_rows`` call a compiled loop on CPU tensors.
+``run_loop`` calls a compiled loop on CPU tensors.
 """
 
 from __future__ import annotations
@@ -13,10 +13,15 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+from numba.np.numpy_support import carray
 from torch import Tensor
 
 from credibly import checks
 from credibly.types import Scores
+from credibly.vectormath import EXACT, INNER, THIN
 
 ValueAndGradient: TypeAlias = tuple[Tensor, Tensor | None]
 """A scalar, and a new tensor like the scores, or None where no gradient is needed."""
@@ -132,38 +137,20 @@ def takes_loops(scores: Tensor) -> bool:
     return scores.is_cpu and scores.dtype in ZEROS and not _torch_everywhere
 
 
-def run_flat(
-    kernel: Callable[..., float],
-    scores: Scores,
-    targets: Tensor,
-    needs_grad: bool,
-    *arguments: Any,
-) -> ValueAndGradient:
-    """Run ``kernel(pointers, shape, zero, needs_grad, *arguments)`` on flat arrays."""
-    return _run(kernel, scores, targets, needs_grad, arguments, scores.numel())
+def rows_and_labels(scores: Tensor) -> tuple[int, int]:
+    """Return the shape of ``scores`` with all leading dimensions as rows."""
+    return math.prod(scores.shape[:-1]), scores.shape[-1]
 
 
-def run_rows(
-    kernel: Callable[..., float],
-    scores: Scores,
-    targets: Tensor,
-    needs_grad: bool,
-    *arguments: Any,
-) -> ValueAndGradient:
-    """Run the same on matrices: leading dimensions are flattened into rows."""
-    *leading, labels = scores.shape
-    shape = math.prod(leading), labels
-    return _run(kernel, scores, targets, needs_grad, arguments, shape)
-
-
-def _run(
-    kernel: Callable[..., float],
-    scores: Scores,
-    targets: Tensor,
-    needs_grad: bool,
-    arguments: tuple[Any, ...],
+def run_loop(
+    loop: Callable[..., float],
     shape: int | tuple[int, int],
+    scores: Scores,
+    targets: Tensor,
+    needs_grad: bool,
+    *arguments: object,
 ) -> ValueAndGradient:
+    """Run ``loop(pointers, shape, zero, needs_grad, *arguments)`` on arrays of this shape."""
     scores, targets = scores.contiguous(), targets.contiguous()
     gradient = torch.empty_like(scores) if needs_grad else None
     out = scores if gradient is None else gradient
@@ -173,5 +160,88 @@ def _run(
             "`scores` and `targets` must hold values; got a tensor without memory, such as a fake "
             "one. Pass both as real tensors, or both as fake ones in their mode."
         )
-    value = kernel(pointers, shape, ZEROS[scores.dtype], needs_grad, *arguments)
+    value = loop(pointers, shape, ZEROS[scores.dtype], needs_grad, *arguments)
     return torch.scalar_tensor(value, dtype=scores.dtype), gradient
+
+
+# Access to tensors -------------------------------------------------------------------------------
+#
+# Loops take tensors by address. Converting three small tensors to numpy takes longer than the loss
+# of a small batch, and views that own no memory need no reference counts when they are sliced. Sums
+# are in the precision of the scores inside a chunk and in float64 across chunks.
+
+CHUNK = 512
+
+
+def _to_pointer(_typing: Any, address: Any, zero: Any) -> Any:
+    result = types.CPointer(zero)
+
+    def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], context.get_value_type(result))
+
+    return result(address, zero), generate
+
+
+_pointer: Any = intrinsic(_to_pointer)
+
+
+def _to_type(_typing: Any, value: Any, like: Any) -> Any:
+    several = isinstance(value, types.BaseTuple)
+    given: list[Any] = [*value] if several else [value]  # pyright: ignore
+    result = types.UniTuple(like, len(given)) if several else like
+
+    def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        parts = cgutils.unpack_tuple(builder, arguments[0]) if several else [arguments[0]]
+        cast = [
+            context.cast(builder, part, kind, like) for part, kind in zip(parts, given, strict=True)
+        ]
+        return context.make_tuple(builder, result, cast) if several else cast[0]
+
+    return result(value, like), generate
+
+
+as_type: Any = intrinsic(_to_type)
+"""``as_type(value, like)``: a number, or each of a tuple, in the type of the number ``like``."""
+
+
+@njit(**THIN)
+def tensors_at(pointers, shape, zero):
+    """Return arrays over the memory of scores, targets and gradient.
+
+    The caller keeps the tensors alive. All three are contiguous, of one shape and one dtype.
+
+    Args:
+        pointers: addresses of the three tensors.
+        shape: their shape.
+        zero: a number of their dtype.
+    """
+    scores, targets, gradient = pointers
+    return (
+        carray(_pointer(scores, zero), shape),
+        carray(_pointer(targets, zero), shape),
+        carray(_pointer(gradient, zero), shape),
+    )
+
+
+@njit(**THIN)
+def array_at(address, size, zero):
+    """Return an array of the type of ``zero`` over memory that the caller keeps alive."""
+    return carray(_pointer(address, zero), size)
+
+
+@njit(**INNER)
+def all_hard(targets):
+    """Return whether every target is exactly 0 or 1: none soft, none unknown."""
+    off = targets.dtype.type(0)
+    one = targets.dtype.type(1)
+    for i in range(targets.size):
+        off += abs(targets[i] * (targets[i] - one))
+    return off == 0
+
+
+@njit(**EXACT)
+def known_weights(target, one):
+    """Return the weights of the positive and the negative partial loss, and of the entry."""
+    if target >= one - one:
+        return target, one - target, one
+    return one - one, one - one, one - one

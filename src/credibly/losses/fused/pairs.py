@@ -1,20 +1,14 @@
 """Label pairs of a row: Σ y_p (1 − y_n) softplus(u_n − u_p) over p ≠ n, and its gradient in u.
 
-Two loops. Direct: a pass over the row for each positive, O(P·T). Chebyshev: O(T) whatever the
-number of positives; it takes over where positives are many.
-
-Log-odds fall into intervals of half-width 1. On a pair of intervals softplus(u_n − u_p) is a
-polynomial in both positions up to rounding, so the sum over pairs needs only the Chebyshev
-moments of the positives and of the negatives in each interval. The logistic function is analytic
-up to distance π from the real line, so the error falls by about 6.4 with every term.
+A row takes a pass over its labels for each of its positives. exp(u) and exp(−u) are stored, so that
+a pair needs no exponential unless log-odds are very far apart.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -25,10 +19,21 @@ from torch.nn.functional import logsigmoid
 from credibly import checks
 from credibly.compiled import compiled
 from credibly.losses.fused.entries import softplus_and_sigmoid
-from credibly.losses.fused.form import FusedForm, ValueAndGradient, run_rows
-from credibly.losses.fused.memory import CHUNK, tensors_at
-from credibly.types import LogOdds
+from credibly.losses.fused.form import (
+    CHUNK,
+    FusedForm,
+    ValueAndGradient,
+    all_hard,
+    array_at,
+    as_type,
+    by_autograd,
+    rows_and_labels,
+    run_loop,
+    tensors_at,
+)
+from credibly.types import LogOdds, Scores
 from credibly.vectormath import (
+    EXACT,
     INNER,
     JIT,
     THIN,
@@ -37,6 +42,9 @@ from credibly.vectormath import (
     float_bits,
     log1p_unit,
 )
+
+if TYPE_CHECKING:
+    from credibly.losses.families import BinaryLoss
 
 
 @dataclass(frozen=True)
@@ -52,8 +60,8 @@ class PairsForm(FusedForm):
     weight: float
 
     def on_cpu(self, scores: LogOdds, targets: Tensor, needs_grad: bool) -> ValueAndGradient:
-        double = scores.dtype == torch.float64
-        return run_rows(pairs_at, scores, targets, needs_grad, self.weight, tables(double))
+        shape = rows_and_labels(scores)
+        return run_loop(pairs_at, shape, scores, targets, needs_grad, self.weight)
 
     def plain(self, scores: LogOdds, targets: Tensor) -> Tensor:
         rows = (targets >= 0).any(-1).sum().clamp(min=1)
@@ -122,8 +130,9 @@ def positives(y, index):
 
 
 @njit(**INNER)
-def _near(u, absent, rise, fall, g, positive, share):
+def _near(chunk, positive, share):
     """Return sum and slope of one positive with a chunk; ``rise`` is exp(u), ``fall`` exp(−u)."""
+    u, absent, g, rise, fall = chunk
     level, up, down = positive
     zero, one = u.dtype.type(0), u.dtype.type(1)
     values, slopes = zero, zero
@@ -152,15 +161,16 @@ def _far(u, absent, g, level, share):
 
 
 @njit(**THIN)
-def _block(u, absent, g, rise, fall, levels, count, near):
+def _block(chunk, levels, count, near):
     """Return the sum of every positive with a chunk of the row."""
+    u, absent, g = chunk[0], chunk[1], chunk[2]
     kind = u.dtype.type
     total = 0.0
     for k in range(count):
         share = kind(levels[3, k])
         if near:
             positive = (kind(levels[0, k]), kind(levels[1, k]), kind(levels[2, k]))
-            values, slopes = _near(u, absent, rise, fall, g, positive, share)
+            values, slopes = _near(chunk, positive, share)
         else:
             values, slopes = _far(u, absent, g, kind(levels[0, k]), share)
         total += share * values
@@ -183,11 +193,12 @@ def _direct(y, u, work, count, near):
         levels[4, k] = 0.0
     total = 0.0
     if u.size <= CHUNK:  # slicing costs as much as a positive of a short row
-        total = _block(u, absent, g, rise, fall, levels, count, near)
+        total = _block((u, absent, g, rise, fall), levels, count, near)
     else:
         for start in range(0, u.size, CHUNK):
             c = slice(start, min(u.size, start + CHUNK))
-            total += _block(u[c], absent[c], g[c], rise[c], fall[c], levels, count, near)
+            chunk = (u[c], absent[c], g[c], rise[c], fall[c])
+            total += _block(chunk, levels, count, near)
     for k in range(count):
         g[index[k]] -= u.dtype.type(levels[4, k])
     return total
@@ -215,7 +226,7 @@ def _workspace(labels, like):
 
 
 @njit(**THIN)
-def _row_pairs(y, u, work, labels, tables, spaces):
+def _row_pairs(y, u, work):
     """Return the sum of the row for targets ``y`` and log-odds ``u``; write its slope.
 
     ``u`` is shifted in place. ``work`` begins with space for 1 − y and for the slope, which is
@@ -230,10 +241,7 @@ def _row_pairs(y, u, work, labels, tables, spaces):
     negatives, alone, reach = _centre(u, y, absent, u[index[0]])
     if not negatives > 0:
         return 0.0
-    if count >= tables[2] + tables[3] / labels and reach < INTERVALS - 2:
-        total = moments_row(u, y, absent, g, tables, spaces, reach)
-    else:
-        total = _direct(y, u, work, count, reach < 30.0)
+    total = _direct(y, u, work, count, reach < 30.0)
     # A soft label met itself: its gradient cancelled, its value y(1 − y) log 2 did not.
     return total - alone * math.log(2.0)
 
@@ -260,7 +268,7 @@ def _centre(u, y, absent, origin):
 
 
 @compiled(**JIT)
-def pairs_at(pointers, shape, zero, needs_grad, weight, tables):
+def pairs_at(pointers, shape, zero, needs_grad, weight):
     """Return weight × the mean over rows with a known label; the gradient is by the log-odds."""
     log_odds, targets, gradient = tensors_at(pointers, shape, zero)
     rows, labels = shape
@@ -269,13 +277,12 @@ def pairs_at(pointers, shape, zero, needs_grad, weight, tables):
         known_rows += 1 if known_labels(targets[b]) > 0 else 0
     y, u, work = _workspace(labels, log_odds)
     g = work[1]
-    spaces = np.empty((4, INTERVALS, tables[0].shape[1]))
     total = 0.0
     for b in range(rows):
         for t in range(labels):
             u[t], y[t] = log_odds[b, t], targets[b, t]
         factor = pair_factor(known_labels(targets[b]), known_rows, weight)
-        total += factor * _row_pairs(y, u, work, labels, tables, spaces)
+        total += factor * _row_pairs(y, u, work)
         if needs_grad:
             share = u.dtype.type(factor)
             for t in range(labels):
@@ -283,108 +290,254 @@ def pairs_at(pointers, shape, zero, needs_grad, weight, tables):
     return total
 
 
-INTERVALS = 64
-"""Rows whose log-odds lie in more intervals than this take the direct form."""
+# Together with BCE or SPA ------------------------------------------------------------------------
+
+# All tables are parts of one array. As separate arrays, the loops would have to check at run time
+# that none overlap, and would not become vector instructions.
+_U, _RISE, _FALL, _CHAIN, _SLOPE = (k * CHUNK for k in range(1, 6))
+_TABLES = 13 * CHUNK
+_NOWHERE = -1e30
+_ORDINARY = 24.0
+"""Rows whose first positive has a larger slope · score + offset count exp(u) from its log-odds."""
+_FARTHEST = 69.0
+_REACH = math.exp(40.0)
+"""exp(u) of every label must stay below this and that of positives above its inverse. Then no
+product of the two overflows float32, and what underflows is negligible."""
 
 
-@lru_cache
-def tables(double: bool) -> tuple[Any, Any, float, float]:
-    """Return the Chebyshev coefficients, and from how many positives on this form is faster.
+@dataclass(frozen=True)
+class LinkedPairs(FusedForm):
+    """Mean of the loss over known entries + ``weight`` × mean of the pairs over rows.
 
-    Coefficients of softplus and of sigmoid are given per distance of two intervals. The form is
-    faster from ``a + b / labels`` positives on. 9 terms reach float32 precision, 18 float64.
+    BCE or SPA, its link and the label pairs, in one pass over rows whose targets are 0 or 1. The
+    log-odds u of a chunk, exp(u) and exp(−u) are stored once in tables; a pair then needs no
+    exponential. exp(u) needs none either: by the link it is a quotient of two sigmoids that the
+    loss has computed. The tables hold u = −∞ for a present label, so the loop over positives needs
+    no weights: such a label adds 0 to the sum and gets a slope of 0.
 
-    Example:
-        >>> values, slopes, a, b = tables(False)
-        >>> values.shape
-        (127, 9, 9)
+    A batch with other targets, with over 512 positives in a row or with log-odds very far apart
+    takes the loss and the pairs one after the other.
     """
-    terms = 18 if double else 9
-    angles = np.pi * (np.arange(terms) + 0.5) / terms
-    to_coefficients = 2 / terms * np.cos(np.outer(np.arange(terms), angles))
-    to_coefficients[0] /= 2
-    nodes = np.cos(angles)
-    distance = 2.0 * np.arange(-INTERVALS + 1, INTERVALS)[:, None, None]
-    gaps = distance + nodes[:, None] - nodes
-    values = to_coefficients @ np.logaddexp(0, gaps) @ to_coefficients.T
-    slopes = to_coefficients @ np.exp(-np.logaddexp(0, -gaps)) @ to_coefficients.T
-    pays = (4.0, 1100.0) if double else (46.0, 12000.0)  # where the two forms cross when timed
-    return np.ascontiguousarray(values), np.ascontiguousarray(slopes), *pays
+
+    loss: BinaryLoss
+    numbers: tuple[float, ...]
+    """See ``softplus.side_numbers``."""
+    weight: float
+
+    def on_cpu(self, scores: Scores, targets: Tensor, needs_grad: bool) -> ValueAndGradient:
+        if not scores.numel():
+            return by_autograd(self.plain, scores, targets, needs_grad)
+        numbers = self.numbers, self.weight
+        shape = rows_and_labels(scores)
+        value, gradient = run_loop(_linked, shape, scores, targets, needs_grad, *numbers)
+        if math.isnan(value.item()):  # a NaN, or a row that is not for this form
+            return by_autograd(self._one_after_the_other, scores, targets, needs_grad)
+        return value, gradient
+
+    def plain(self, scores: Scores, targets: Tensor) -> Tensor:
+        pairs = PairsForm(self.weight).plain(self._log_odds(scores, targets), targets)
+        return self.loss.plain_mean(scores, targets) + pairs
+
+    def _one_after_the_other(self, scores: Scores, targets: Tensor) -> Tensor:
+        pairs = PairsForm(self.weight)(self._log_odds(scores, targets), targets)
+        return self.loss(scores, targets) + pairs
+
+    def _log_odds(self, scores: Scores, targets: Tensor) -> Tensor:
+        # Unknown labels take no part, not even with a score of NaN.
+        return self.loss.log_odds(torch.where(targets >= 0, scores, 0.0))
+
+
+def _linked(
+    pointers: tuple[int, int, int],
+    shape: tuple[int, int],
+    zero: Any,
+    needs_grad: bool,
+    numbers: tuple[float, ...],
+    weight: float,
+) -> float:
+    """Run ``linked_at`` with work space: indices of positives, and tables."""
+    labels = shape[1]
+    work = torch.empty(labels + 1 + _TABLES, dtype=torch.float64)
+    return linked_at((*pointers, work.data_ptr()), shape, zero, needs_grad, numbers, weight)
+
+
+@njit(**EXACT)
+def _logs(x, e, zero):
+    """Return softplus(x) and log σ(x) from ``e`` = exp(−|x|)."""
+    rest = log1p_unit(e)
+    above = x if x > zero else zero
+    return above + rest, (x - above) - rest
 
 
 @njit(**INNER)
-def _add_moments(moments, x, weight):
-    """Add weight · T_k(x) for every k."""
-    before, now = weight, weight * x
-    moments[0] += before
-    moments[1] += now
-    for k in range(2, moments.size):
-        before, now = now, 2 * x * now - before
-        moments[k] += now
+def _fill(v, y, tables, n, scale):
+    """Fill the tables; return the sum of the loss and the largest exp(u), as bits.
+
+    ``n`` are slope, offset and weight of both partial losses, the log of the ratio of their slopes
+    and weights, and that ratio.
+    """
+    zero, one = as_type(0.0, scale), as_type(1.0, scale)
+    push_pos, push_neg = scale * n[0] * n[2], scale * n[3] * n[5]
+    total, highest = zero, float_bits(zero)
+    for t in range(v.size):
+        x_pos, x_neg = n[0] * v[t] + n[1], n[3] * v[t] + n[4]
+        e_pos, e_neg = exp_nonpositive(-abs(x_pos)), exp_nonpositive(-abs(x_neg))
+        value_pos, log_pos = _logs(x_pos, e_pos, zero)
+        value_neg, log_neg = _logs(x_neg, e_neg, zero)
+        near_pos, near_neg = one / (one + e_pos), one / (one + e_neg)
+        far_pos, far_neg = e_pos * near_pos, e_neg * near_neg
+        sigmoid_pos = far_pos if x_pos < zero else near_pos
+        sigmoid_neg = far_neg if x_neg < zero else near_neg
+        rest_pos = near_pos if x_pos < zero else far_pos
+        rest_neg = near_neg if x_neg < zero else far_neg
+        total += n[2] * value_pos if y[t] > zero else n[5] * value_neg
+        rise = n[7] * sigmoid_neg / sigmoid_pos
+        highest = max(highest, float_bits(rise))
+        tables[t] = push_pos * sigmoid_pos if y[t] > zero else push_neg * sigmoid_neg
+        tables[_U + t] = n[6] + (log_neg - log_pos)
+        tables[_RISE + t] = rise
+        tables[_FALL + t] = sigmoid_pos / (n[7] * sigmoid_neg)
+        tables[_CHAIN + t] = n[3] * rest_neg - n[0] * rest_pos
+        tables[_SLOPE + t] = zero
+    return total, highest
 
 
 @njit(**INNER)
-def _series(coefficients, x):
-    """Return Σ c_k T_k(x) by Clenshaw's recurrence."""
-    now, before = 0.0, 0.0
-    for k in range(coefficients.size - 1, 0, -1):
-        now, before = 2 * x * now - before + coefficients[k], now
-    return x * now - before + coefficients[0]
+def _one_against(tables, size, level, up, down):
+    """Return the sum of the pairs of one positive with the chunk, and its slope."""
+    zero, one = tables.dtype.type(0), tables.dtype.type(1)
+    values, slopes = zero, zero
+    for t in range(size):
+        gap = tables[_U + t] - level
+        ahead, behind = tables[_RISE + t] * down, tables[_FALL + t] * up  # exp(gap), exp(−gap)
+        values += (gap if gap > zero else zero) + log1p_unit(ahead if ahead < behind else behind)
+        slope = one / (one + behind)
+        slopes += slope
+        tables[_SLOPE + t] += slope
+    return values, slopes
 
 
 @njit(**INNER)
-def _interval_pairs(values, slopes, spaces, used):
-    """Return the sum over pairs of intervals; fill the series of slopes of both sides."""
-    moments_neg, moments_pos, series_neg, series_pos = spaces
-    middle = values.shape[0] // 2
-    terms = values.shape[1]
-    total = 0.0
-    for i in range(used):
-        if moments_neg[i, 0] == 0:
-            continue
-        for j in range(used):
-            if moments_pos[j, 0] == 0:
-                continue
-            value, slope = values[i - j + middle], slopes[i - j + middle]
-            for a in range(terms):
-                moment = moments_neg[i, a]
-                sum_values, sum_slopes = 0.0, 0.0
-                for b in range(terms):
-                    sum_values += value[a, b] * moments_pos[j, b]
-                    sum_slopes += slope[a, b] * moments_pos[j, b]
-                    series_pos[j, b] += moment * slope[a, b]
-                total += moment * sum_values
-                series_neg[i, a] += sum_slopes
-    return total
-
-
-@njit(**INNER)
-def moments_row(u, y, absent, g, tables, spaces, reach):
-    """Return the sum of the row and write its slope into ``g``, for log-odds within ± ``reach``."""
-    values, slopes, _, _ = tables
-    low, used = -reach, min(int(reach) + 1, INTERVALS)
-    spaces[:, :used] = 0.0
-    for t in range(u.size):
-        i, x = _interval_of(float(u[t]), low, used)
-        if absent[t] > 0:
-            _add_moments(spaces[0, i], x, float(absent[t]))
-        if y[t] > 0:
-            _add_moments(spaces[1, i], x, float(y[t]))
-    total = _interval_pairs(values, slopes, spaces, used)
-    for t in range(u.size):
-        i, x = _interval_of(float(u[t]), low, used)
-        slope = 0.0
-        if absent[t] > 0:
-            slope += absent[t] * _series(spaces[2, i], x)
-        if y[t] > 0:
-            slope -= y[t] * _series(spaces[3, i], x)
-        g[t] = slope
-    return total
+def _write_gradient(out, tables, factor):
+    for t in range(out.size):
+        out[t] = tables[t] + factor * tables[_SLOPE + t] * tables[_CHAIN + t]
 
 
 @njit(**THIN)
-def _interval_of(u, low, used):
-    """Return the interval of ``u``, and its position there in [−1, 1]."""
-    position = 0.5 * (u - low)
-    i = max(min(int(position), used - 1), 0)
-    return i, 2 * (position - i) - 1
+def _look_up(scores, index, picked, few, numbers, scale):
+    """Fill the tables of the positives of a long row, which all of its chunks need."""
+    whole = (index.size + 7) // 8 * 8  # rounded up, so that no step is a single one
+    v = picked[:whole]
+    for k in range(whole):
+        v[k] = 0
+    for k in range(index.size):
+        v[k] = scores[index[k]]
+    _fill(v, v, few, numbers, scale)
+
+
+@njit(**THIN)
+def _take_out(tables, few, k, t, known):
+    """Remove positive ``k``, at index ``t``, from the tables; copy it to ``few`` unless known."""
+    if not known:
+        few[_U + k], few[_RISE + k], few[_FALL + k] = (
+            tables[_U + t],
+            tables[_RISE + t],
+            tables[_FALL + t],
+        )
+        few[_CHAIN + k], few[_SLOPE + k] = tables[_CHAIN + t], 0
+    tables[_U + t], tables[_RISE + t], tables[_FALL + t] = _NOWHERE, 0, np.inf
+
+
+@njit(**THIN)
+def _origin(n, score):
+    """Return whether exp(u) must be counted from the log-odds at ``score``, and these log-odds.
+
+    Pairs only see differences of log-odds, so the origin cancels. Without it rows whose scores are
+    all far below 0 would not fit, as exp(u) underflows.
+    """
+    x_pos, x_neg = float(n[0] * score + n[1]), float(n[3] * score + n[4])
+    if max(abs(x_pos), abs(x_neg)) < _ORDINARY:
+        return False, 0.0
+    log_pos = min(x_pos, 0.0) - math.log1p(math.exp(-abs(x_pos)))
+    log_neg = min(x_neg, 0.0) - math.log1p(math.exp(-abs(x_neg)))
+    return True, float(n[6]) + log_neg - log_pos
+
+
+@njit(**INNER)
+def _recentre(tables, size, origin):
+    """Count exp(u) and exp(−u) from ``origin``; return the largest exp(u), as bits."""
+    zero, one = tables.dtype.type(0), tables.dtype.type(1)
+    highest = float_bits(zero)
+    for t in range(size):
+        gap = tables[_U + t] - origin
+        small = exp_nonpositive(-abs(gap))
+        large = one / small
+        rise = small if gap < zero else large
+        highest = max(highest, float_bits(rise))
+        tables[_RISE + t] = rise
+        tables[_FALL + t] = large if gap < zero else small
+    return highest
+
+
+@compiled(**JIT)
+def linked_at(pointers, shape, zero, needs_grad, numbers, weight):
+    """Return the loss and fill its gradient; NaN if a row is not for this form.
+
+    Args:
+        pointers, shape, zero: see ``tensors_at``; then the address of labels + 1 + ``_TABLES``
+            float64 numbers.
+        needs_grad: whether to fill the gradient.
+        numbers: slope, offset and weight of both partial losses.
+        weight: of the pairs.
+    """
+    scores, targets, gradient = tensors_at(pointers[:3], shape, zero)
+    (rows, size), work = shape, pointers[3]
+    ratio = numbers[3] * numbers[5] / (-numbers[0] * numbers[2])
+    n = as_type((*numbers, math.log(ratio), ratio), zero)
+    scale, factor = as_type(1.0 / (rows * size), zero), pair_factor(size, rows, weight)
+    push = as_type(factor, zero)
+    places, space = array_at(work, size + 1, 0), array_at(work + 8 * (size + 1), _TABLES, zero)
+    tables, few, picked = space[: 6 * CHUNK], space[6 * CHUNK : 12 * CHUNK], space[12 * CHUNK :]
+    reach = float_bits(as_type(_REACH, zero))
+    total, pairs = 0.0, 0.0
+    for b in range(rows):
+        row, truth, out = scores[b], targets[b], gradient[b]
+        if not all_hard(truth):
+            return np.nan
+        count = positives(truth, places)
+        if count > CHUNK:
+            return np.nan
+        index = places[:count]
+        far, origin = False, 0.0
+        if count > 0:
+            far, origin = _origin(n, row[index[0]])
+        if size > CHUNK:
+            _look_up(row, index, picked, few, n, scale)
+            if far:
+                _recentre(few, count, as_type(origin, zero))
+        first = 0
+        for start in range(0, size, CHUNK):
+            stop = min(size, start + CHUNK)
+            value, highest = _fill(row[start:stop], truth[start:stop], tables, n, scale)
+            if far:
+                highest = _recentre(tables, stop - start, as_type(origin, zero))
+            if not highest < reach:
+                return np.nan
+            total += value
+            while first < count and index[first] < stop:
+                _take_out(tables, few, first, index[first] - start, size > CHUNK)
+                first += 1
+            for k in range(count):
+                level, up, down = few[_U + k], few[_RISE + k], few[_FALL + k]
+                # exp(u) below −87 was rounded to 0, which is right only for positives well above.
+                if not (1 / _REACH < up < _REACH and (far or level > -_FARTHEST)):
+                    return np.nan
+                values, slopes = _one_against(tables, stop - start, level, up, down)
+                pairs += values
+                few[_SLOPE + k] += slopes
+            if needs_grad:
+                _write_gradient(out[start:stop], tables, push)
+        if needs_grad:
+            for k in range(count):
+                out[index[k]] -= push * few[_SLOPE + k] * few[_CHAIN + k]
+    return total / (rows * size) + pairs * factor

@@ -12,8 +12,15 @@ from numba import njit
 from torch import Tensor
 
 from credibly.compiled import compiled
-from credibly.losses.fused.form import FusedForm, ValueAndGradient, by_autograd, run_rows
-from credibly.losses.fused.memory import array_at, tensors_at
+from credibly.losses.fused.form import (
+    FusedForm,
+    ValueAndGradient,
+    array_at,
+    by_autograd,
+    rows_and_labels,
+    run_loop,
+    tensors_at,
+)
 from credibly.losses.fused.pairs import positives
 from credibly.types import Scores
 from credibly.vectormath import INNER, JIT, THIN, exp_nonpositive, float_bits
@@ -40,7 +47,8 @@ class TwoWayForm(FusedForm):
         if scores.dtype == torch.float32 and scores.numel():
             numbers = loss.temperature_pos, loss.temperature_neg, loss.margin, _SAFE
             ways = loss.ways != "labels", loss.ways != "samples"
-            value, gradient = run_rows(_two_way, scores, targets, needs_grad, numbers, ways)
+            shape = rows_and_labels(scores)
+            value, gradient = run_loop(_two_way, shape, scores, targets, needs_grad, numbers, ways)
             if not math.isnan(value.item()):
                 return value, gradient
         # A NaN, or a range that needs a shift of its own for each sum.

@@ -14,7 +14,7 @@ from torch.autograd.function import once_differentiable
 
 from credibly import checks
 from credibly.losses.base import working_precision
-from credibly.losses.fused.form import ValueAndGradient
+from credibly.losses.fused.form import ValueAndGradient, by_autograd
 from credibly.targets import SparseTargets, tensor_one_hot
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ KEPT = 1 << 25
 SMALLEST = 256
 """Fewest labels of a chunk: below, the matrix products would be too thin."""
 
+TargetChunks: TypeAlias = "DenseChunks | SparseChunks"
 AnyTargets: TypeAlias = Tensor | SparseTargets | Sequence[Sequence[int]]
 
 
@@ -119,63 +120,45 @@ class ScoreChunks:
             self.bias_gradient[labels] = gradient.sum(0).mul_(factor).to(self.bias_gradient.dtype)
 
 
-class TargetChunks(ABC):
-    """The targets of a batch, by chunk of labels."""
-
-    @abstractmethod
-    def prepare(self, edges: list[int], like: Tensor) -> None:
-        """Set where chunks begin and end; ``like`` has the dtype and device of their targets."""
-
-    @abstractmethod
-    def chunk(self, number: int) -> tuple[Tensor, bool]:
-        """Return the targets of one chunk, and whether all are known. The next call overwrites."""
-
-    @abstractmethod
-    def known_counts(self) -> list[int]:
-        """Return the number of known entries of each chunk."""
-
-    @abstractmethod
-    def known_rows(self) -> int:
-        """Return the number of rows with a known entry."""
-
-    @abstractmethod
-    def total_present(self) -> float:
-        """Return the number of positive labels; soft ones count by their size."""
-
-
-class DenseChunks(TargetChunks):
-    """Columns of a matrix."""
+class DenseChunks:
+    """The targets of a batch, by chunk of labels: columns of a matrix."""
 
     def __init__(self, targets: Tensor) -> None:
         self.targets = targets
 
     def prepare(self, edges: list[int], like: Tensor) -> None:
+        """Set where chunks begin and end; ``like`` has the dtype and device of their targets."""
         self.edges, self.like = edges, like
 
     def chunk(self, number: int) -> tuple[Tensor, bool]:
+        """Return the targets of one chunk, and whether all are known. The next call overwrites."""
         part = self.targets[:, self.edges[number] : self.edges[number + 1]]
         return part.to(self.like).contiguous(), False
 
     def known_counts(self) -> list[int]:
+        """Return the number of known entries of each chunk."""
         ends = zip(self.edges, self.edges[1:], strict=False)
         return [int((self.targets[:, start:stop] >= 0).sum()) for start, stop in ends]
 
     def known_rows(self) -> int:
+        """Return the number of rows with a known entry."""
         return int((self.targets >= 0).any(1).sum())
 
     def total_present(self) -> float:
+        """Return the number of positive labels; soft ones count by their size."""
         parts = (self.chunk(number)[0] for number in range(len(self.edges) - 1))
         sums = (torch.where(part >= 0, part, 0.0).sum(dtype=torch.float64) for part in parts)
         return float(sum(sums, torch.zeros((), dtype=torch.float64, device=self.like.device)))
 
 
-class SparseChunks(TargetChunks):
-    """Entries sorted by label; one dense buffer of a chunk is filled and cleared in turn."""
+class SparseChunks:
+    """The same of sorted entries; one dense buffer of a chunk is filled and cleared in turn."""
 
     def __init__(self, targets: SparseTargets) -> None:
         self.sparse = targets
 
     def prepare(self, edges: list[int], like: Tensor) -> None:
+        """Set where chunks begin and end; ``like`` has the dtype and device of their targets."""
         sparse = self.sparse
         order = np.argsort(sparse.indices, kind="stable")
         columns = sparse.indices[order]
@@ -195,6 +178,7 @@ class SparseChunks(TargetChunks):
         self.filled: tuple[Tensor, Tensor] | None = None
 
     def chunk(self, number: int) -> tuple[Tensor, bool]:
+        """Return the targets of one chunk, and whether all are known. The next call overwrites."""
         width = self.edges[number + 1] - self.edges[number]
         if self.buffer.shape[1] != width:
             self.buffer = self.like.new_zeros(len(self.sparse), width)
@@ -208,15 +192,15 @@ class SparseChunks(TargetChunks):
         return self.buffer, self.known[number] == len(self.sparse) * width
 
     def known_counts(self) -> list[int]:
+        """Return the number of known entries of each chunk."""
         return self.known
 
     def known_rows(self) -> int:
-        sparse = self.sparse
-        unknown = np.bincount(sparse.entry_rows()[sparse.entry_values() < 0], minlength=len(sparse))
-        known = unknown < sparse.num_labels
-        return int((known if sparse.known is None else known & sparse.known).sum())
+        """Return the number of rows with a known entry."""
+        return int(self.sparse.known_rows().sum())
 
     def total_present(self) -> float:
+        """Return the number of positive labels; soft ones count by their size."""
         return float(torch.where(self.values >= 0, self.values, 0.0).sum(dtype=torch.float64))
 
 
@@ -267,11 +251,12 @@ def fused_linear(
     and dropped, so that memory holds the gradients of ``weight`` and little else. Gradients of
     ``hidden``, ``weight`` and ``bias`` are computed together with the value.
 
-    Losses of single entries (`BinaryLoss`), `Softmax`, `TwoWay` and `Quasibinary` are computed so;
-    the last three keep the scores of 128 MB between two passes and compute others twice. Any other
-    loss needs the scores of all labels at once and gets them. Each process gets the loss of its own
-    rows: a loss that sums over processes (`TwoWay`, `Quasibinary`) is refused where there are
-    several in training.
+    Losses of single entries (`BinaryLoss`), `Softmax` (except with the zero-label rules
+    ``"uniform"`` and ``"max_confidence"``), `TwoWay` and, in training, `Quasibinary` are computed
+    so; the last three keep the scores of 128 MB between two passes and compute others twice. Any
+    other loss needs the scores of all labels at once and gets them. Each process gets the loss of
+    its own rows: a loss that sums over processes (`TwoWay`, `Quasibinary`) is refused where there
+    are several in training.
 
     Args:
         loss: any loss.
@@ -380,11 +365,11 @@ class EntriesLinear(LinearForm):
     def _mean(self, chunk: Chunk, count: int, needs_grad: bool) -> ValueAndGradient:
         """Return mean and gradient of one chunk: fused where there is such a form."""
         loss = self.loss.for_labels(chunk.labels)
-        form = loss.fused_form() if loss.label_weight is None else None
+        form = loss.loop() if loss.label_weight is None else None
         if form is not None:
             return form.value_and_gradient(chunk.scores, chunk.targets, needs_grad)
-        with torch.set_grad_enabled(needs_grad):
-            scores = chunk.scores.detach().requires_grad_(needs_grad)
-            value = loss.values(scores, chunk.targets).sum() / max(count, 1)
-            gradient = torch.autograd.grad(value, scores)[0] if needs_grad else None
-        return value.detach(), gradient
+
+        def mean(scores: Tensor, targets: Tensor) -> Tensor:
+            return loss.values(scores, targets).sum() / max(count, 1)
+
+        return by_autograd(mean, chunk.scores, chunk.targets, needs_grad)

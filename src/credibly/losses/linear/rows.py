@@ -1,7 +1,7 @@
 """Softmax, two-way and quasibinary over chunks of labels.
 
 A first pass adds up what the loss needs of all labels; the second computes the scores again and
-turns them into gradients.
+turns them into gradients. Compiled sums of exponentials serve chunks whose entries are all known.
 """
 
 from __future__ import annotations
@@ -11,21 +11,131 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
+from numba import njit
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from credibly import checks
+from credibly.compiled import compiled
 from credibly.losses import collectives
-from credibly.losses.fused.form import ZEROS, takes_loops
-from credibly.losses.fused.row_sums import add_row_sums_at, row_gradient_at
+from credibly.losses.fused.form import CHUNK, ZEROS, array_at, takes_loops, tensors_at
+from credibly.losses.fused.pairs import positives
 from credibly.losses.fused.two_way import TwoWayForm
 from credibly.losses.linear.chunks import Chunk, LinearForm, ScoreChunks
+from credibly.vectormath import INNER, JIT, THIN, exp_nonpositive
 
 if TYPE_CHECKING:
     from credibly.losses.quasibinary import Quasibinary
     from credibly.losses.softmax import Softmax
     from credibly.losses.two_way import TwoWay
+
+
+@njit(**INNER)
+def _exponentials(x, y, top, scale, spared):
+    """Return Σ (1 − spared · y) exp(scale · (x − top))."""
+    zero, one = y.dtype.type(0), y.dtype.type(1)
+    total = zero
+    for t in range(x.size):
+        weight = one - spared * y[t]
+        gap = scale * (x[t] - top) if weight > zero else zero  # what is left out may be far above
+        total += weight * exp_nonpositive(gap)
+    return total
+
+
+@njit(**INNER)
+def _scaled(x, y, shift, scale, spared, factor):
+    """Replace x by factor · (1 − spared · y) exp(scale · x − shift), which is in two parts."""
+    high, low = shift
+    zero, one = y.dtype.type(0), y.dtype.type(1)
+    for t in range(x.size):
+        weight = one - spared * y[t]
+        gap = (scale * x[t] - high) - low if weight > zero else zero
+        x[t] = factor * weight * exp_nonpositive(gap)
+
+
+@njit(**THIN)
+def _log_of_sum(before, more):
+    """Return log(exp(before) + exp(more)) for a finite ``more``."""
+    top, rest = max(before, more), min(before, more)
+    return top + math.log1p(math.exp(rest - top))
+
+
+@compiled(**JIT)
+def add_row_sums_at(pointers, shape, zero, scales, spared, sums):
+    """Add a chunk of labels to the sums of each row.
+
+    Args:
+        pointers: addresses of the scores, the targets and the largest score of each row among the
+            labels of the first sum.
+        shape: rows and labels of the chunk.
+        zero: a number of the dtype of all three.
+        scales: of scores in the sum over all labels, and in that over positives.
+        spared: 1 where the first sum leaves positives out (soft ones in part), else 0.
+        sums: address of four float64 columns: log Σ (1 − spared · y) exp(scale · x),
+            log Σ y exp(scale · x), Σ y x and Σ y.
+    """
+    rows, labels = shape
+    scores, targets, _ = tensors_at((pointers[0], pointers[1], pointers[0]), shape, zero)
+    tops, out = array_at(pointers[2], rows, zero), array_at(sums, 4 * rows, 0.0)
+    kind = scores.dtype.type
+    index = np.empty(labels + 1, np.int64)
+    for i in range(rows):
+        x, y = scores[i], targets[i]
+        total = 0.0
+        for start in range(0, labels, CHUNK):
+            c = slice(start, min(labels, start + CHUNK))
+            total += _exponentials(x[c], y[c], tops[i], kind(scales[0]), kind(spared))
+        if not total <= 0:
+            out[4 * i] = _log_of_sum(out[4 * i], scales[0] * tops[i] + math.log(total))
+        for k in range(positives(y, index)):
+            value, share = float(x[index[k]]), float(y[index[k]])
+            term = scales[1] * value + math.log(share)
+            out[4 * i + 1] = _log_of_sum(out[4 * i + 1], term)
+            out[4 * i + 2] += share * value
+            out[4 * i + 3] += share
+
+
+@compiled(**JIT)
+def row_gradient_at(pointers, shape, zero, scales, spared, linear):
+    """Replace the scores of a chunk by their gradient.
+
+    Args:
+        pointers: addresses of the scores, the targets and four float64 columns: the log of the
+            first sum and the slope by it, the log of the second sum and the slope of positives.
+        shape: rows and labels of the chunk.
+        zero: a number of their dtype.
+        scales, spared: see ``add_row_sums_at``.
+        linear: whether the gradient of positives is their slope times y; times
+            y exp(scale · x − log of the second sum) otherwise.
+    """
+    rows, labels = shape
+    scores, targets, _ = tensors_at((pointers[0], pointers[1], pointers[0]), shape, zero)
+    given = array_at(pointers[2], 4 * rows, 0.0)
+    kind = scores.dtype.type
+    index, before = np.empty(labels + 1, np.int64), np.empty(labels)
+    for i in range(rows):
+        x, y = scores[i], targets[i]
+        shift, slope = given[4 * i], given[4 * i + 1]
+        count = positives(y, index)
+        for k in range(count):
+            before[k] = x[index[k]]
+        if slope == 0:
+            for t in range(labels):
+                x[t] = 0
+        else:
+            high = kind(shift)
+            low = kind(shift - float(high))
+            _scaled(x, y, (high, low), kind(scales[0]), kind(spared), kind(slope))
+        for k in range(count):
+            change = given[4 * i + 3] * float(y[index[k]])
+            if not linear and change != 0:
+                change *= math.exp(scales[1] * before[k] - given[4 * i + 2])
+            x[index[k]] += kind(change)
+
+
+# Losses -----------------------------------------------------------------------------------------
 
 
 def _row_log_sums(exponents: Tensor, before: Tensor) -> Tensor:
@@ -95,94 +205,46 @@ class SoftmaxLinear(LinearForm):
     loss: Softmax
 
     def run(self, chunks: ScoreChunks, needs_grad: bool, update_state: bool) -> Tensor:
-        sums = self._sums(chunks)
-        with torch.enable_grad():
-            inside = {name: sums[name].requires_grad_() for name in ("log", "dot", "plain", "top")}
-            value = self._value(sums)
-            slopes: dict[str, Tensor | None] = dict(
-                zip(
-                    inside,
-                    torch.autograd.grad(value, list(inside.values()), allow_unused=True),
-                    strict=True,
-                )
-            )
-        if needs_grad:
-            sums = {name: each.detach() for name, each in sums.items()}
-            for chunk in chunks:
-                chunks.add_gradient(chunk, self._gradient(chunk, sums, slopes))
-        return value.detach()
-
-    def _sums(self, chunks: ScoreChunks) -> dict[str, Tensor]:
-        """Return per row: log Σ exp, Σ y z, Σ z, max z, Σ y and the number of known labels."""
         none = self.loss.zero_label == "none_class"
-        sums = {name: _zeros(chunks) for name in ("dot", "plain", "count", "size")}
+        sums = _empty_sums(chunks)
         # The class "none" has score 0, which is exp(0) = 1 in the sum.
-        sums["log"] = _zeros(chunks, 0.0 if none else -math.inf)
-        sums["top"] = _zeros(chunks, -math.inf)
-        needs_more = self.loss.zero_label in ("uniform", "max_confidence")
+        sums[:, 0] = 0.0 if none else -math.inf
+        known = _zeros(chunks)
         for chunk in chunks.sums_first():
-            if _has_kernel(chunk) and not needs_more:
-                columns = _empty_sums(chunks)
-                columns[:, 0] = sums["log"]
-                _SOFTMAX.add(chunk, columns)
-                sums["log"] = columns[:, 0].clone()
-                sums["dot"] += columns[:, 2]
-                sums["count"] += columns[:, 3]
-                sums["size"] += chunk.scores.shape[1]
-                continue
-            known = chunk.known()
-            scores = chunk.scores
-            inside = scores if chunk.all_known else torch.where(known, scores, -torch.inf)
-            sums["log"] = _row_log_sums(inside, sums["log"])
-            present = torch.where(known, chunk.targets, 0.0)
-            sums["dot"] += (present * torch.where(known, scores, 0.0)).sum(1, dtype=torch.float64)
-            sums["count"] += present.sum(1, dtype=torch.float64)
-            sums["size"] += known.sum(1)
-            if needs_more:
-                sums["plain"] += torch.where(known, scores, 0.0).sum(1, dtype=torch.float64)
-                sums["top"] = torch.maximum(sums["top"], inside.amax(1).double())
-        return sums
-
-    def _value(self, sums: dict[str, Tensor]) -> Tensor:
-        count, log = sums["count"], sums["log"]
+            known += chunk.known().sum(1)
+            self._add(chunk, sums)
+        log, _, dot, count = sums.unbind(1)
         labelled = count > 0
-        taking_part = (sums["size"] > 0) if self.loss.zero_label else labelled
+        taking_part = (known > 0) if none else labelled
         log = torch.where(taking_part, log, 0.0)
-        values = log - sums["dot"] / torch.where(labelled, count, 1.0)
-        if self.loss.zero_label == "none_class":
-            values = torch.where(labelled, values, log)
-        elif self.loss.zero_label == "max_confidence":
-            top = torch.where(taking_part, sums["top"], 0.0)
-            values = torch.where(labelled, values, top - log)
-        elif self.loss.zero_label == "uniform":
-            size = sums["size"].clamp(min=1)
-            values = torch.where(labelled, values, log - sums["plain"] / size - torch.log(size))
-        values = values * self.loss.row_factors(labelled, taking_part)
-        total = torch.where(taking_part, values, 0.0).sum()
-        return total if self.loss.reduction == "sum" else total / taking_part.sum().clamp(min=1)
+        size = torch.where(labelled, count, 1.0)
+        total = torch.where(taking_part, log - dot / size, 0.0).sum()
+        rows = 1 if self.loss.reduction == "sum" else taking_part.sum().clamp(min=1)
+        if needs_grad:
+            slopes = taking_part.double() / rows, labelled.double() / (-size * rows)
+            for chunk in chunks:
+                chunks.add_gradient(chunk, self._gradient(chunk, log, *slopes))
+        return total / rows
 
-    def _gradient(
-        self, chunk: Chunk, sums: dict[str, Tensor], slopes: dict[str, Tensor | None]
-    ) -> Tensor:
-        kind = chunk.scores.dtype
-        log = torch.where(torch.isneginf(sums["log"]), 0.0, sums["log"])
-        slope = slopes["log"]
-        assert slope is not None
-        if _has_kernel(chunk) and slopes["plain"] is None and slopes["top"] is None:
-            dot = torch.zeros_like(slope) if slopes["dot"] is None else slopes["dot"]
+    @staticmethod
+    def _add(chunk: Chunk, sums: Tensor) -> None:
+        if _has_kernel(chunk):
+            _SOFTMAX.add(chunk, sums)
+            return
+        known, scores = chunk.known(), chunk.scores
+        sums[:, 0] = _row_log_sums(torch.where(known, scores, -torch.inf), sums[:, 0])
+        present = torch.where(known, chunk.targets, 0.0)
+        sums[:, 2] += (present * torch.where(known, scores, 0.0)).sum(1, dtype=torch.float64)
+        sums[:, 3] += present.sum(1, dtype=torch.float64)
+
+    @staticmethod
+    def _gradient(chunk: Chunk, log: Tensor, slope: Tensor, dot: Tensor) -> Tensor:
+        if _has_kernel(chunk):
             return _SOFTMAX.gradient(chunk, (log, torch.zeros_like(log)), (slope, dot), True)
-        gradient = (chunk.scores - log[:, None]).to(kind).exp_()
-        gradient.mul_(slope[:, None].to(kind))
-        known = chunk.known()
-        dot = slopes["dot"]
-        if dot is not None:
-            gradient.addcmul_(torch.where(known, chunk.targets, 0.0), dot[:, None].to(kind))
-        if slopes["plain"] is not None:
-            gradient.add_(slopes["plain"][:, None].to(kind))
-        if slopes["top"] is not None:
-            at_top = chunk.scores.double() == sums["top"][:, None]
-            gradient.add_(at_top * slopes["top"][:, None].to(kind))
-        return gradient if chunk.all_known else gradient.masked_fill_(~known, 0.0)
+        kind, known = chunk.scores.dtype, chunk.known()
+        gradient = (chunk.scores - log[:, None]).to(kind).exp_().mul_(slope[:, None].to(kind))
+        gradient.addcmul_(torch.where(known, chunk.targets, 0.0), dot[:, None].to(kind))
+        return gradient.masked_fill_(~known, 0.0)
 
 
 _SOFTMAX = _RowKernels((1.0, 0.0), spared=False)
@@ -280,7 +342,10 @@ def _columns_that_count(chunk: Chunk) -> Tensor:
 
 @dataclass(frozen=True)
 class QuasibinaryLinear(LinearForm):
-    """One normalizer: log Σ exp of all entries first; few entries can lie above it."""
+    """One normalizer: log Σ exp of all entries first; few entries can lie above it.
+
+    In training only: the loss of evaluation is not this one.
+    """
 
     loss: Quasibinary
 
@@ -288,7 +353,7 @@ class QuasibinaryLinear(LinearForm):
         _refuse_processes(self.loss)
         loss, running = self.loss, float(self.loss.log_normalizer)
         count = chunks.targets.total_present()
-        by_batch = loss.training and count > 0
+        by_batch = count > 0
         by_running = not by_batch or (loss.penalty == "running" and bool(loss.count > 0))
         needs_above = by_batch and (not by_running or loss.penalty == "batch")
         sums = self._sums(chunks, count, running if by_running else math.inf, needs_above)
@@ -297,9 +362,7 @@ class QuasibinaryLinear(LinearForm):
         above = sums.above[sums.above > log_c]
         excess = sums.excess_running if by_running else float((above - log_c).sum())
         value = sums.count * log_c - sums.dot + excess
-        if not loss.training:
-            value += sums.inside_running - sums.count
-        if loss.training and update_state:
+        if update_state:
             self._remember(sums)
         rows = max(sums.rows, 1) if loss.reduction != "sum" else 1
         if needs_grad:
@@ -319,7 +382,7 @@ class QuasibinaryLinear(LinearForm):
     def _sums(self, chunks: ScoreChunks, count: float, running: float, needs_above: bool) -> _Sums:
         """Return the sums; ``running`` is infinite where the excess over it is not needed."""
         log_sum = torch.tensor(-math.inf, dtype=torch.float64, device=chunks.hidden.device)
-        dot, inside, excess = (torch.zeros_like(log_sum) for _ in range(3))
+        dot, excess = torch.zeros_like(log_sum), torch.zeros_like(log_sum)
         rows, above = _zeros(chunks), log_sum.new_empty(0)
         log_count = math.log(count) if count else -math.inf
         for chunk in chunks.sums_first():
@@ -337,16 +400,14 @@ class QuasibinaryLinear(LinearForm):
                 above = torch.cat([above[above > bound], masked[masked > bound].double()])
             if not highest <= running:
                 excess += (masked - running).relu().sum(dtype=torch.float64)
-            if not self.loss.training:
-                inside += (masked - running).clamp(max=0).exp().sum(dtype=torch.float64)
-        totals = (float(log_sum), count, float(dot), float(inside), float(excess))
+        totals = float(log_sum), count, float(dot), float(excess)
         return _Sums(*totals, rows=int((rows > 0).sum()), above=above)
 
     def _log_sums_and_dot(
         self, chunks: ScoreChunks, chunk: Chunk, masked: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Return log Σ exp of each row of a chunk, and Σ y z."""
-        if _has_kernel(chunk) and self.loss.training:
+        if _has_kernel(chunk):
             columns = _empty_sums(chunks)
             _SOFTMAX.add(chunk, columns)
             return columns[:, 0], columns[:, 2].sum()
@@ -357,17 +418,14 @@ class QuasibinaryLinear(LinearForm):
 
     def _gradient(self, chunk: Chunk, log_c: float, bound: float, through: float) -> Tensor:
         above = chunk.scores > bound
-        if _has_kernel(chunk) and self.loss.training:
+        if _has_kernel(chunk):
             like = chunk.scores.new_zeros(len(chunk.scores), dtype=torch.float64)
             logs, slopes = (like + log_c, like), (like + through, like - 1.0)
             gradient = _SOFTMAX.gradient(chunk, logs, slopes, True)
             return gradient.add_(above) if above.any() else gradient
         known = chunk.known()
         q = (chunk.scores - log_c).exp_()
-        if self.loss.training and through:
-            gradient = q.mul_(through)
-        else:
-            gradient = q.masked_fill_(above, 0.0) if not self.loss.training else q.zero_()
+        gradient = q.mul_(through) if through else q.zero_()
         gradient.add_(above).sub_(torch.where(known, chunk.targets, 0.0))
         return gradient if chunk.all_known else gradient.masked_fill_(~known, 0.0)
 
@@ -379,7 +437,6 @@ class _Sums:
     log_sum: float
     count: float
     dot: float
-    inside_running: float
     excess_running: float
     rows: int
     above: Tensor

@@ -8,14 +8,13 @@ from pathlib import Path
 import numpy as np
 
 from credibly.checks import InputError
-from credibly.data.image_files import EXTENSIONS
 from credibly.data.images import ImageFiles
-from credibly.data.parsing import field, read_json, read_lines
-from credibly.data.rows import Data
+from credibly.data.rows import Data, listed_targets
 from credibly.data.splits import CALIBRATION, TEST, TRAIN
-from credibly.data.target_columns import listed_targets
 from credibly.papers.datasets.folders import first_folder, holding
 from credibly.targets import as_decoded, from_signed
+from credibly.untrusted.documents import field, read_json, read_lines
+from credibly.untrusted.images import EXTENSIONS
 
 WIDER_IMAGES = ("Image", "image", "images")
 

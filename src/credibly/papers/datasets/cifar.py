@@ -6,14 +6,14 @@ from pathlib import Path
 
 import numpy as np
 
-from credibly.checks import InputError, input_file
-from credibly.data.parsing import read_lines
-from credibly.data.rows import Data
+from credibly.checks import InputError
+from credibly.data.rows import Data, class_targets
 from credibly.data.splits import TEST, TRAIN
-from credibly.data.target_columns import class_targets
 from credibly.papers.datasets.folders import holding
 from credibly.targets import as_decoded
 from credibly.types import Array
+from credibly.untrusted.budget import read_bytes
+from credibly.untrusted.documents import read_lines
 
 PIXELS = 3 * 32 * 32
 
@@ -89,8 +89,7 @@ def _records(file: Path, label_bytes: int) -> Array:
     """Return the records of a file: (n, label bytes + 3072) uint8."""
     if not file.exists():
         raise InputError(f"{file} is missing; it belongs to this layout.")
-    input_file(file)
-    raw = np.fromfile(file, dtype=np.uint8)
+    raw = np.frombuffer(read_bytes(file, "records"), dtype=np.uint8)
     if not len(raw) or len(raw) % (label_bytes + PIXELS):
         raise InputError(
             f"{file} must hold whole records of {label_bytes + PIXELS} bytes; it has {len(raw)}. "

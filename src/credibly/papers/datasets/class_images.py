@@ -8,10 +8,10 @@ from pathlib import Path
 
 from credibly.checks import InputError, nearest
 from credibly.data.class_folders import class_images, images_below, labelled_folders
-from credibly.data.parsing import field, read_json, read_lines
 from credibly.data.rows import Data
 from credibly.data.splits import CALIBRATION, TEST, TRAIN
 from credibly.papers.datasets.folders import holding
+from credibly.untrusted.documents import field, read_json, read_lines
 
 SPECIES_FILES = ("plantnet300K_species_id_2_name.json", "plantnet300K_species_names.json")
 

@@ -9,11 +9,11 @@ import numpy as np
 
 from credibly.checks import InputError, fits_memory
 from credibly.data.images import ImageFiles
-from credibly.data.parsing import field, read_json
 from credibly.data.rows import Data
 from credibly.data.splits import TEST, TRAIN
 from credibly.papers.datasets.folders import first_folder, holding
 from credibly.types import Array
+from credibly.untrusted.documents import field, read_json
 
 KEEP = ("images", "annotations", "categories", "id", "file_name", "image_id", "category_id", "name")
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from credibly.checks import InputError, input_file
+from credibly.checks import InputError
 from credibly.types import Array
+from credibly.untrusted.budget import BUDGETS, read_bytes
 
-MAX_BYTES = 1 << 28
-MAX_DEPTH = 20
+MAX_BYTES, MAX_DEPTH = BUDGETS["mat"].file_bytes, BUDGETS["mat"].depth or 0
 MATRIX, COMPRESSED = 14, 15
 CELL, STRUCT, CHAR, NUMBERS = 1, 2, 4, range(6, 16)
 STORED = {
@@ -47,11 +47,8 @@ def read_mat(path: Path, *names: str) -> dict[str, Any]:
     """
     if not path.exists():
         raise InputError(f"{path} is missing; it belongs to this layout.")
-    input_file(path)
-    if path.stat().st_size > MAX_BYTES:
-        raise InputError(f"{path} must be at most {MAX_BYTES >> 20} MB; it is larger.")
     try:
-        variables = _variables(path.read_bytes(), set(names))
+        variables = _variables(read_bytes(path, "mat"), set(names))
     except _Damaged as error:
         raise InputError(f"{path} must be a MATLAB file of version 5 to 7; {error}.") from None
     for name in names:
@@ -70,7 +67,7 @@ def _variables(content: bytes, names: set[str]) -> dict[str, Any]:
     if content[124:126] in (b"\x00\x02", b"\x02\x00"):
         raise _Damaged("it is of version 7.3, save it with `-v7`")
     if len(content) < 128 or content[126:128] not in (b"IM", b"MI"):
-        raise _Damaged("its header is none")
+        raise _Damaged("its header is not valid")
     order = "<" if content[126:128] == b"IM" else ">"
     outer, variables, left = _Bytes(content[128:], order), {}, MAX_BYTES
     while outer.remaining:
@@ -80,7 +77,7 @@ def _variables(content: bytes, names: set[str]) -> dict[str, Any]:
             left -= len(body)
             kind, body = _Bytes(body, order).element()
         if kind != MATRIX:
-            raise _Damaged(f"it holds an element of type {kind} where a variable must be")
+            raise _Damaged(f"it holds an element of type {kind} where a variable is expected")
         name, value = _matrix(_Bytes(body, order), names, depth=0)
         variables[name] = value
     return variables
@@ -124,7 +121,7 @@ class _Bytes:
         """Return the next element as numbers of the type it is stored in."""
         kind, body = self.element()
         if kind not in STORED or len(body) % int(STORED[kind][1:]):
-            raise _Damaged(f"it holds an element of type {kind} where numbers must be")
+            raise _Damaged(f"it holds an element of type {kind} where numbers are expected")
         return np.frombuffer(body, dtype=f"{self.order}{STORED[kind]}")
 
     def _words(self, at: int) -> tuple[int, int]:
@@ -145,7 +142,7 @@ def _matrix(body: _Bytes, names: set[str] | None, depth: int) -> tuple[str, Any]
     if names is not None and name not in names:
         return name, None
     if not len(flags) or not len(sizes) or any(int(size) < 0 for size in sizes):
-        raise _Damaged(f"the size of {name!r} is none")
+        raise _Damaged(f"the size of {name!r} is not valid")
     kind, count = int(flags[0]) & 0xFF, math.prod(int(size) for size in sizes)
     if kind in NUMBERS:
         return name, _checked(body.numbers(), count)
@@ -190,7 +187,7 @@ def _struct(body: _Bytes, count: int, depth: int) -> dict[str, list[Any]]:
 
 def _text(kind: int, body: bytes, order: str) -> str:
     if kind not in TEXT:
-        raise _Damaged(f"it holds an element of type {kind} where text must be")
+        raise _Damaged(f"it holds an element of type {kind} where text is expected")
     encoding = TEXT[kind]
     if encoding in ("utf-16", "utf-32"):
         encoding += "-le" if order == "<" else "-be"

@@ -10,11 +10,11 @@ import numpy as np
 
 from credibly.checks import InputError, choice
 from credibly.data.images import ImageFiles
-from credibly.data.parsing import read_lines
 from credibly.data.rows import Data
 from credibly.data.splits import TEST, TRAIN
 from credibly.papers.datasets.folders import first_folder, holding
 from credibly.types import Array
+from credibly.untrusted.documents import read_lines
 
 GONG = 150_000 / 209_347
 """Share of the images with a concept that train in Gong et al. (2014)."""

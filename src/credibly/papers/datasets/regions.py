@@ -17,7 +17,6 @@ import re
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,8 @@ import numpy as np
 
 from credibly.checks import InputError, input_file
 from credibly.types import Array
+from credibly.untrusted.arrays import hdf5_array, open_hdf5, read_array, read_arrays
+from credibly.untrusted.budget import read_rows, worded
 
 TSV_COLUMNS = {
     6: ("image_id", "image_w", "image_h", "num_boxes", "boxes", "features"),
@@ -170,21 +171,20 @@ class _Tsv(RegionSource):
 
     def __init__(self, path: Path) -> None:
         self.path, self.names = path, {}
-        with path.open("rb") as file:
-            start = 0
-            for row, line in enumerate(file, start=1):
-                name = line.partition(b"\t")[0].decode("utf-8", "replace").strip()
-                columns = line.count(b"\t") + 1
-                if columns not in TSV_COLUMNS:
-                    raise InputError(
-                        f"{path}, row {row} must have 6 columns (bottom-up attention) or 10 "
-                        f"(LXMERT), separated by tabs; got {columns}."
-                    )
-                key = image_number(name)
-                if key in self.names:
-                    raise InputError(f"{path}, row {row}: image {name!r} appears twice.")
-                self.names[key] = (start, len(line), row)
-                start += len(line)
+        start = 0
+        for row, line in enumerate(read_rows(path), start=1):
+            name = line.partition(b"\t")[0].decode("utf-8", "replace").strip()
+            columns = line.count(b"\t") + 1
+            if columns not in TSV_COLUMNS:
+                raise InputError(
+                    f"{path}, row {row} must have 6 columns (bottom-up attention) or 10 "
+                    f"(LXMERT), separated by tabs; got {columns}."
+                )
+            key = image_number(name)
+            if key in self.names:
+                raise InputError(f"{path}, row {row}: image {name!r} appears twice.")
+            self.names[key] = (start, len(line), row)
+            start += len(line)
         self._open()
 
     def read(self, key: str) -> Region:
@@ -235,20 +235,12 @@ class _Hdf5(RegionSource):
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
-            h5py = import_module("h5py")
-        except ImportError:
-            raise InputError(
-                f"{path} needs h5py to be read; it is not installed. Run: pip install h5py."
-            ) from None
-        try:
-            self.file = h5py.File(path, "r")
-        except OSError as error:
-            raise InputError(f"{path} must be an HDF5 file; {error}.") from None
-        if "image_features" in self.file:
-            self.names = self._rows()
-        else:
-            self.names = {image_number(name): name for name in self.file}
+        self.file = open_hdf5(path)
+        with worded(f"{path} must be a complete HDF5 file of arrays"):
+            if "image_features" in self.file:
+                self.names = self._rows()
+            else:
+                self.names = {image_number(name): name for name in self.file}
         self._open()
 
     def _rows(self) -> dict[str, Any]:
@@ -258,18 +250,18 @@ class _Hdf5(RegionSource):
                 f"{self.path} must hold `image_features`, `image_bb` and `image_ids`; it has no "
                 f"{lacking[0]!r}. A pickled table of ids cannot be read: add the ids as a dataset."
             )
-        ids = [image_number(_text(each)) for each in self.file["image_ids"][:]]
+        ids = [image_number(_text(each)) for each in hdf5_array(self.file, "image_ids", self.path)]
         return {key: row for row, key in enumerate(ids)}
 
     def read(self, key: str) -> Region:
-        place = self.names[key]
-        if isinstance(place, int):
-            features = self.file["image_features"][place]
-            boxes = self.file["image_bb"][place]
-        else:
-            group: Any = self.file[place]
-            features, boxes = _of_group(group, f"{self.path}, image {place!r}")
-        return _region(features, boxes, f"{self.path}, image {key}")
+        place, where = self.names[key], f"{self.path}, image {key}"
+        with worded(f"{where} must be in a complete HDF5 file of arrays"):
+            if isinstance(place, int):
+                features = hdf5_array(self.file, "image_features", where, place)
+                boxes = hdf5_array(self.file, "image_bb", where, place)
+            else:
+                features, boxes = _of_group(self.file[place], where)
+            return _region(features, boxes, where)
 
 
 def _text(value: Any) -> str:
@@ -280,7 +272,7 @@ def _of_group(group: Any, where: str) -> tuple[Any, Any]:
     for name in ("features", "boxes"):
         if name not in group:
             raise InputError(f"{where} must hold `features` and `boxes`; it has no {name!r}.")
-    return group["features"][:], group["boxes"][:]
+    return hdf5_array(group, "features", where), hdf5_array(group, "boxes", where)
 
 
 class _ArrayFiles(RegionSource):
@@ -297,32 +289,32 @@ class _ArrayFiles(RegionSource):
         file = self.names[key]
         try:
             if file.suffix == ".npz":
-                with np.load(file, allow_pickle=False) as arrays:
-                    features, boxes = _of_npz(arrays, file)
+                features, boxes = _of_npz(read_arrays(file, NAMES, scalars=True), file)
             else:
-                features = np.load(file, allow_pickle=False)
-                boxes = np.load(file.with_suffix(".boxes.npy"), allow_pickle=False)
+                features = read_array(file)
+                boxes = read_array(file.with_suffix(".boxes.npy"))
         except FileNotFoundError:
             raise InputError(
                 f"{file.with_suffix('.boxes.npy')} is missing: the boxes of {file.name}, "
                 "(regions, 4) as shares of the image's sides."
             ) from None
-        except (ValueError, OSError, EOFError) as error:
-            raise InputError(f"{file} must hold arrays of numbers; {error}.") from None
         return _region(features, boxes, str(file))
 
 
-def _of_npz(arrays: Any, file: Path) -> tuple[Array, Array]:
+NAMES = ("x", "features", "bbox", "boxes", "image_w", "image_h")
+
+
+def _of_npz(arrays: dict[str, Array], file: Path) -> tuple[Array, Array]:
     """Return features and boxes of ``x``, ``bbox``, ``image_w``, ``image_h``, or by plain names."""
     for name in ("x", "features"):
         if name in arrays:
             features = arrays[name]
             break
     else:
-        raise InputError(f"{file} must hold an array `features` (or `x`); got {arrays.files}.")
+        raise InputError(f"{file} must hold an array `features` (or `x`); got {list(arrays)}.")
     name = "bbox" if "bbox" in arrays else "boxes"
     if name not in arrays:
-        raise InputError(f"{file} must hold an array `boxes` (or `bbox`); got {arrays.files}.")
+        raise InputError(f"{file} must hold an array `boxes` (or `bbox`); got {list(arrays)}.")
     boxes = arrays[name]
     if features.ndim == 2 and features.shape[0] != len(boxes) == features.shape[1]:
         features = features.T  # stored as (width, regions)

@@ -16,11 +16,11 @@ import numpy as np
 from credibly import checks
 from credibly.checks import InputError, nearest
 from credibly.data.class_folders import class_images, images_below, subfolders
-from credibly.data.parsing import read_lines
 from credibly.data.rows import Data
 from credibly.data.splits import CALIBRATION, TEST, TRAIN
 from credibly.papers.datasets.folders import first_folder, holding
 from credibly.papers.datasets.mat import read_mat
+from credibly.untrusted.documents import read_lines
 
 PARTS = {"train": TRAIN, "val": CALIBRATION, "test": TEST}
 LEVELS = {"variant": "variants", "family": "families", "manufacturer": "manufacturers"}

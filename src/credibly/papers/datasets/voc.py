@@ -8,12 +8,12 @@ import numpy as np
 
 from credibly.checks import InputError, nearest
 from credibly.data.images import ImageFiles
-from credibly.data.parsing import read_lines, read_xml
 from credibly.data.rows import Data
 from credibly.data.splits import TEST, TRAIN
 from credibly.papers.datasets.folders import holding
 from credibly.targets import UNKNOWN, as_decoded, from_signed
 from credibly.types import Array
+from credibly.untrusted.documents import read_lines, read_xml
 
 LABELS = (
     *("aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow"),

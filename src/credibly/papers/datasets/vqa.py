@@ -11,14 +11,14 @@ from typing import Any, Literal
 import numpy as np
 
 from credibly.checks import InputError, choice, fits_memory
-from credibly.data.parsing import field, read_json
 from credibly.data.rows import Data
 from credibly.data.splits import TEST, TRAIN
-from credibly.metrics.vqa import normalize_answer
 from credibly.papers.datasets.folders import holding
 from credibly.papers.datasets.regions import Regions, image_number, open_regions
+from credibly.papers.vqa import normalize_answer
 from credibly.targets import SparseTargets, as_decoded
 from credibly.types import Array
+from credibly.untrusted.documents import field, read_json
 
 QUESTIONS = "v2_OpenEnded_mscoco_{}_questions.json"
 ANNOTATIONS = "v2_mscoco_{}_annotations.json"
@@ -77,7 +77,7 @@ def read_vqa(
         raise InputError(
             f"{path}: the {len(answers)} answers asked for must be among those people gave; none "
             f"is. Question {answered.number} was answered {answered.usual!r}. Give answers in the "
-            "form of `cr.metrics.vqa.normalize_answer`, or leave `labels` out."
+            "form of `cr.papers.vqa.normalize_answer`, or leave `labels` out."
         )
     return Data(
         labels=answers,
@@ -187,7 +187,7 @@ def answer_counts(questions: Sequence[Question], answers: Sequence[str]) -> Arra
 def vqa_counts(path: str | Path, ids: Sequence[str], answers: Sequence[str]) -> Array:
     """Return how many people gave each answer to the questions ``ids`` of the VQA folder ``path``.
 
-    For ``cr.metrics.vqa.vqa_accuracy`` on predictions, whose ids are question numbers.
+    For ``cr.papers.vqa.vqa_accuracy`` on predictions, whose ids are question numbers.
     """
     by_number = {question.number: question for question in read_questions(Path(path))}
     for number in ids:

@@ -1,4 +1,4 @@
-"""Maximum likelihood for ``Joint``: L-BFGS on the penalised log-likelihood."""
+"""Maximum likelihood for ``Joint``: compiled loops over rows, and L-BFGS on the penalised sum."""
 
 from __future__ import annotations
 
@@ -7,7 +7,145 @@ from typing import NamedTuple
 
 import numpy as np
 
+from credibly.compiled import compiled
 from credibly.types import Array
+
+_BLOCK = 256
+
+
+@compiled(error_model="numpy", nogil=True)
+def likelihood(chances, truths, terms, negligible):
+    """Return log-likelihood minus that of independent labels, per row, and its gradients.
+
+    The gradients are by the logarithms of ``factors`` (M, L), by ``weights`` (M,), by ``empty``, by
+    the ``shares`` (K,) that scale the empty set, and by ``temper``. Part ``k`` and part ``K + k``
+    belong to component ``k``. Labels of probability below ``negligible`` that are not seen present
+    change nothing.
+    """
+    rows, labels = chances.shape
+    factors, weights, empty, shares, temper = terms
+    parts, components = weights.size, shares.size
+    gains = np.zeros(rows)
+    by_factors = np.zeros((labels, parts))
+    by_weights, by_shares = np.zeros(parts), np.zeros(components)
+    by_empty, by_temper = 0.0, 0.0
+    by_label = np.ascontiguousarray(factors.T)
+    odds = np.empty((labels, parts))
+    prior, seen = np.empty(parts), np.empty(parts)
+    logs, scales = np.empty(components), np.empty(components)
+    for i in range(rows):
+        prior[:] = 1.0
+        seen[:] = 1.0
+        none_prior, none_seen, none = 1.0, 1.0, True
+        for j in range(labels):
+            chance, truth = chances[i, j], truths[i, j]
+            if chance < negligible and truth != 1:
+                continue
+            none_prior *= 1.0 - chance
+            for k in range(parts):
+                scaled = chance * by_label[j, k]
+                total = scaled + (1.0 - chance)
+                prior[k] *= total
+                odds[j, k] = scaled / total
+            if truth == 1:
+                none = False
+                for k in range(parts):
+                    seen[k] *= by_label[j, k]
+            elif truth != 0:
+                none_seen *= 1.0 - chance
+                for k in range(parts):
+                    seen[k] *= chance * by_label[j, k] + (1.0 - chance)
+        scale = 0.0
+        for k in range(components):
+            logs[k] = np.log(prior[k])
+            scales[k] = np.exp((temper - 1.0) * logs[k])
+            scale += shares[k] * scales[k]
+        everything = empty * scale * none_prior
+        observed = empty * scale * none_seen if none else 0.0
+        for k in range(parts):
+            prior[k] *= scales[k % components]
+            seen[k] *= scales[k % components]
+            everything += weights[k] * prior[k]
+            observed += weights[k] * seen[k]
+        gains[i] = np.log(observed) - np.log(everything)
+        none_gain = (none_seen / observed if none else 0.0) - none_prior / everything
+        by_empty += scale * none_gain
+        for k in range(parts):
+            by_weights[k] += seen[k] / observed - prior[k] / everything
+            prior[k] *= weights[k] / everything
+            seen[k] *= weights[k] / observed
+        for k in range(components):
+            by_shares[k] += empty * scales[k] * none_gain
+            # What the gain changes by where this component's evidence counts more.
+            gain = empty * shares[k] * scales[k] * none_gain
+            for m in range(k, parts, components):
+                gain += seen[m] - prior[m]
+            by_temper += gain * logs[k]
+            scales[k] = (temper - 1.0) * gain
+        for j in range(labels):
+            truth = truths[i, j]
+            if chances[i, j] < negligible and truth != 1:
+                continue
+            if truth == 1:
+                for k in range(parts):
+                    by_factors[j, k] += seen[k] - prior[k] * odds[j, k]
+            elif truth == 0:
+                for k in range(parts):
+                    by_factors[j, k] -= prior[k] * odds[j, k]
+            else:
+                for k in range(parts):
+                    by_factors[j, k] += (seen[k] - prior[k]) * odds[j, k]
+            for k in range(components):
+                by_factors[j, k] += scales[k] * odds[j, k]
+    return gains, by_factors, by_weights, by_empty, by_shares, by_temper
+
+
+@compiled(error_model="numpy", nogil=True)
+def row_weights(columns, places, terms):
+    """Return the weight of every part in every row, (M + 1, rows); the last is the empty set's.
+
+    Label ``j`` of the model is row ``places[j]`` of ``columns``.
+    """
+    labels, rows = places.size, columns.shape[1]
+    factors, weights, empty, shares, temper = terms
+    parts, components = weights.size, shares.size
+    result = np.empty((parts + 1, rows))
+    total, scale = np.empty(_BLOCK), np.empty(_BLOCK)
+    tempered = np.empty((components, _BLOCK))
+    for start in range(0, rows, _BLOCK):
+        stop = min(start + _BLOCK, rows)
+        none = result[parts, start:stop]
+        none[:] = 1.0
+        total[:], scale[:] = 0.0, 0.0
+        for j in range(labels):
+            present = columns[places[j], start:stop]
+            for i in range(none.size):
+                none[i] *= 1.0 - np.float64(present[i])
+        for k in range(parts):
+            part = result[k, start:stop]
+            part[:] = 1.0
+            for j in range(labels):
+                more = factors[k, j] - 1.0
+                present = columns[places[j], start:stop]
+                for i in range(part.size):
+                    part[i] *= np.float64(present[i]) * more + 1.0
+            own = tempered[k % components]
+            if k < components:
+                for i in range(part.size):
+                    own[i] = 1.0 if temper == 1.0 else part[i] ** (temper - 1.0)
+                    scale[i] += own[i] * shares[k]
+            for i in range(part.size):
+                part[i] *= own[i] * weights[k]
+                total[i] += part[i]
+        for i in range(none.size):
+            none[i] *= scale[i] * empty
+            total[i] += none[i]
+        for k in range(parts + 1):
+            part = result[k, start:stop]
+            for i in range(part.size):
+                part[i] /= total[i]
+    return result
+
 
 NODE = 0.5
 """Base of the bend of the size factor, h(s) = λˢ (1 − bend · NODEˢ)."""
@@ -42,6 +180,10 @@ class Parameters:
         weights = np.concatenate([self.shares, -self.bend * self.shares])
         return factors, weights, self.empty - (1.0 - self.bend)
 
+    def terms(self) -> tuple[Array, Array, float, Array, float]:
+        """Return what the compiled loops over rows take."""
+        return (*self.parts(), self.shares, self.temper)
+
 
 def fit(
     chances: Array, truths: Array, components: int, ridge: float, seed: int = 0, steps: int = 200
@@ -58,17 +200,13 @@ def fit(
     """
     from scipy.optimize import minimize
 
-    from credibly.retrieve.joint.kernels import likelihood
-
     labels = chances.shape[1]
-    layout = _Layout(components, labels)
+    layout = _ParameterVector(components, labels)
 
     def objective(vector: Array) -> tuple[float, Array]:
         blocks = layout.split(vector)
         found = layout.parameters(blocks)
-        gains, *slopes = likelihood(
-            chances, truths, *found.parts(), found.shares, found.temper, _NEGLIGIBLE
-        )
+        gains, *slopes = likelihood(chances, truths, found.terms(), _NEGLIGIBLE)
         value, gradient = layout.penalty(blocks, ridge)
         gradient -= layout.chain(blocks, Slopes(*slopes))
         return value - gains.sum(), gradient
@@ -94,7 +232,7 @@ class Slopes(NamedTuple):
     by_temper: float
 
 
-class _Layout:
+class _ParameterVector:
     """One flat vector: the shape (slope, bend, log ρ, τ − 1), odds, shares, components."""
 
     def __init__(self, components: int, labels: int) -> None:

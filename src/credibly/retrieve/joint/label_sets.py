@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any, Self
@@ -11,9 +10,9 @@ import numpy as np
 
 from credibly import checks
 from credibly.checks import InputError
-from credibly.decide import Decision
+from credibly.decide.base import Decision
+from credibly.decide.guarantees import conformal_quantile
 from credibly.retrieve.joint.model import SMALLEST, Joint
-from credibly.targets import Coding, decode
 from credibly.types import Array
 
 if TYPE_CHECKING:
@@ -73,9 +72,6 @@ class MostProbableSet(_JointDecision):
     name = "most-probable-set"
     fitted_on = "nothing"
 
-    def fit(self, probabilities: Any, targets: Any = None, *, coding: Coding | None = None) -> Self:
-        return self
-
     @property
     def statement(self) -> str:
         return (
@@ -124,38 +120,16 @@ class JointCoverage(_JointDecision):
         super().__init__(joint)
         self.level = checks.fraction("level", level, low_open=True, high_open=True)
 
-    def fit(self, probabilities: Any, targets: Any = None, *, coding: Coding | None = None) -> Self:
-        """Fit on held-out rows; those with an unknown label are left out.
-
-        Args:
-            probabilities: (n, L).
-            targets: (n, L), coded as in ``credibly.targets``.
-            coding: how to read a matrix of only −1 and +1: ``"signed"`` or ``"unknown"``.
-        """
-        chances = self._checked(
-            checks.probabilities(checks.matrix("probabilities", np.asarray(probabilities)))
-        )
-        if targets is None:
-            raise InputError("`JointCoverage` must be fitted with `targets`; got none.")
-        truth = decode(targets, coding=coding, num_labels=chances.shape[1])
-        checks.same_shapes(probabilities=chances, targets=truth)
-        known = ((truth == 0) | (truth == 1)).all(axis=1)
-        number = int(known.sum())
-        rank = math.ceil((number + 1) * self.level * (1 - 1e-15))
-        if rank > number:
-            needed = math.ceil(1 / (1 - self.level) * (1 - 1e-12)) - 1
-            raise InputError(
-                f"a joint coverage of {self.level:g} needs at least {needed} held-out rows whose "
-                f"labels are all known; got {number}."
-            )
-        order, contained = self._contained(chances[known])
-        present = np.take_along_axis(truth[known] == 1, order, axis=1)
+    def _fit(self, probabilities: Array, targets: Array) -> None:
+        # Rows with an unknown label are left out.
+        known = ((targets == 0) | (targets == 1)).all(axis=1)
+        order, contained = self._contained(self._checked(probabilities)[known])
+        present = np.take_along_axis(targets[known] == 1, order, axis=1)
         # The place of the last true label, counted from 1; 0 without any.
         last = np.where(present, np.arange(1, present.shape[1] + 1), 0).max(axis=1)
         scores = np.take_along_axis(contained, last[:, None], axis=1)[:, 0]
-        self.quantile = float(np.partition(scores, rank - 1)[rank - 1])
-        self.num_rows = number
-        return self
+        self.quantile = conformal_quantile(scores, self.level, "whose labels are all known")
+        self.num_rows = int(known.sum())
 
     @property
     def statement(self) -> str:

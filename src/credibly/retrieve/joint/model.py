@@ -24,7 +24,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -32,16 +32,25 @@ from typing import Any
 import numpy as np
 
 from credibly import checks, targets
-from credibly.arrays import to_numpy
 from credibly.checks import InputError
-from credibly.files import atomic_path, read_json_object
-from credibly.retrieve.joint.fitting import NODE, Parameters
-from credibly.retrieve.memory import probability
-from credibly.retrieve.query.diagram import ALWAYS, NEVER, Diagram, Keep, evaluate
-from credibly.retrieve.query.formula import And, Label, query_of
-from credibly.retrieve.query.parser import as_query
+from credibly.files import atomic_path
+from credibly.retrieve.answer import holds
+from credibly.retrieve.index import named_columns, probability
+from credibly.retrieve.joint.fitting import NODE, Parameters, fit, likelihood, row_weights
+from credibly.retrieve.query import (
+    ALWAYS,
+    NEVER,
+    And,
+    Diagram,
+    Label,
+    Query,
+    as_query,
+    evaluate,
+    query_of,
+)
 from credibly.targets import Coding, TargetsLike
 from credibly.types import Array, ArrayLike
+from credibly.untrusted.documents import read_json_object
 
 VERSION = 2
 MAX_FITTED = 10_000
@@ -100,8 +109,6 @@ class Joint:
         Raises:
             InputError: without known truth, or with more components than rows.
         """
-        from credibly.retrieve.joint.fitting import fit
-
         chances, truth, names = fitting_truth(probabilities, targets, labels, coding)
         if self.components > len(chances):
             raise InputError(
@@ -119,8 +126,7 @@ class Joint:
         self._factors, self._weights, self._empty = parameters.parts()
         self.num_weights = len(self._weights) + 1
         self.__dict__.pop("digest", None)
-        # What the compiled loops over rows take.
-        self._row_terms = (*parameters.parts(), parameters.shares, parameters.temper)
+        self._row_terms = parameters.terms()
 
     @cached_property
     def digest(self) -> str:
@@ -142,14 +148,10 @@ class Joint:
         if not self.labels:
             raise InputError("`joint` must be fitted; call `joint.fit(probabilities, targets, …)`.")
 
-    def in_order(self, first: Sequence[str]) -> tuple[str, ...]:
-        """Return all labels: those of the query, then the rest by name."""
-        return (*first, *(name for name in self.labels if name not in set(first)))
-
     # Queries ---------------------------------------------------------------------------------
 
     def probability(
-        self, query: Any, probabilities: ArrayLike, labels: Sequence[str] | None = None
+        self, query: str | Query, probabilities: ArrayLike, labels: Sequence[str] | None = None
     ) -> Array:
         """Return the probability that each row satisfies the query.
 
@@ -161,7 +163,7 @@ class Joint:
         return probability(query, probabilities, self.labels if labels is None else labels, self)
 
     def conditional(
-        self, given: Any, probabilities: ArrayLike, labels: Sequence[str] | None = None
+        self, given: str | Query, probabilities: ArrayLike, labels: Sequence[str] | None = None
     ) -> Array:
         """Return the probability of each label in each row, given that ``given`` holds there.
 
@@ -183,34 +185,17 @@ class Joint:
             np.divide(chance, alone, out=result[:, place], where=possible)
         return np.minimum(result, 1.0)
 
-    def evaluate(
-        self,
-        found: Diagram,
-        labels: Sequence[str],
-        present: Sequence[Any],
-        keep: Keep,
-        clip: Callable[[Any], Any],
-    ) -> Any:
-        """Return the probability of the formula from the columns (or SQL terms) of ``in_order``.
-
-        ``keep`` is told of values that are used more than once; ``clip`` limits to [0, 1].
-        """
-        columns = dict(zip(labels, present, strict=True))
-        if found.root in (NEVER, ALWAYS):
-            return 0.0 * present[0] + float(found.root)
-        weights = self._row_weights([columns[name] for name in self.labels], keep)
-        asked = [columns[name] for name in found.labels]
-        return self.evaluate_weighted(found, asked, weights, keep, clip)
-
     def prepare(self, names: Mapping[str, int], columns: Array) -> Array:
         """Return the weights of the products and of the empty set in each row, (2K + 1, rows)."""
-        from credibly.retrieve.joint.kernels import row_weights
-
         places = np.array([names[name] for name in self.labels])
-        return row_weights(columns, places, *self._row_terms)
+        return row_weights(columns, places, self._row_terms)
 
     def evaluate_columns(
-        self, found: Diagram, names: Mapping[str, int], columns: Array, prepared: Any = None
+        self,
+        found: Diagram,
+        names: Mapping[str, int],
+        columns: Array,
+        prepared: Array | None = None,
     ) -> Array:
         """Return the probability of the formula for every row of label-major ``columns``.
 
@@ -224,95 +209,21 @@ class Joint:
             return np.full(columns.shape[1], float(found.root))
         if prepared is None:
             prepared = self.prepare(names, columns)
-        values = np.empty(columns.shape[1])
-        if found.signs is not None:
-            self._scan(found.signs, found, names, columns, prepared, 1, values)
-            return values
+        values, factors = np.zeros(columns.shape[1]), self._asked(found.labels)
+        holds_when_empty = holds(found, dict.fromkeys(found.labels, 0))
         for start in range(0, len(values), _CHUNK):
             rows = slice(start, start + _CHUNK)
             present = [columns[names[name], rows].astype(np.float64) for name in found.labels]
-            values[rows] = self.evaluate_weighted(
-                found, present, list(prepared[:, rows]), lambda value: value, _clipped
-            )
-        return values
-
-    def best_columns(
-        self, found: Diagram, names: Mapping[str, int], columns: Array, prepared: Any, top: int
-    ) -> tuple[Array, Array, float]:
-        """Return the ``top`` largest values of ``evaluate_columns``, their rows, and the total."""
-        if found.signs is None or found.root in (NEVER, ALWAYS):
-            from credibly.retrieve.memory_kernels import best_of
-
-            return best_of(self.evaluate_columns(found, names, columns, prepared), top)
-        return self._scan(found.signs, found, names, columns, prepared, top, np.empty(0))
-
-    def _scan(
-        self,
-        signs: Sequence[tuple[int, bool]],
-        found: Diagram,
-        names: Mapping[str, int],
-        columns: Array,
-        prepared: Array,
-        top: int,
-        values: Array,
-    ) -> tuple[Array, Array, float]:
-        """Return the best rows of a conjunction, and fill in ``values`` of all unless empty."""
-        from credibly.retrieve.joint.kernels import conjunction
-
-        places = np.array([names[found.labels[at]] for at, _ in signs])
-        wanted = np.array([sign for _, sign in signs])
-        factors = self._asked([found.labels[at] for at, _ in signs])
-        return conjunction(columns, prepared, places, wanted, factors, top, values)
-
-    def _row_weights(self, columns: Sequence[Any], keep: Keep) -> list[Any]:
-        """Return the weights of ``prepare`` from columns or SQL terms."""
-        shares, temper = self.parameters.shares, self.parameters.temper
-        products = []
-        for factors in self._factors:
-            terms = [
-                column * float(factor - 1.0) + 1.0
-                for column, factor in zip(columns, factors, strict=True)
-            ]
-            products.append(keep(_product(terms, keep)))
-        none = keep(_product([1.0 - column for column in columns], keep))
-        if temper == 1.0:
-            parts = [product * float(w) for product, w in zip(products, self._weights, strict=True)]
-            none = none * float(self._empty)
-        else:
-            own = [keep(product ** (temper - 1.0)) for product in products[: len(shares)]]
-            scale = _sum([each * float(share) for each, share in zip(own, shares, strict=True)])
-            parts = [
-                product * own[place % len(shares)] * float(weight)
-                for place, (product, weight) in enumerate(zip(products, self._weights, strict=True))
-            ]
-            none = none * scale * float(self._empty)
-        parts = [keep(part) for part in (*parts, none)]
-        total = keep(_sum(parts))
-        return [keep(part / total) for part in parts]
-
-    def evaluate_weighted(
-        self,
-        found: Diagram,
-        present: Sequence[Any],
-        weights: Sequence[Any],
-        keep: Keep,
-        clip: Callable[[Any], Any],
-    ) -> Any:
-        """Return the same from the columns of the formula's labels and the weights of the rows."""
-        if found.root in (NEVER, ALWAYS):
-            return 0.0 * weights[-1] + float(found.root)
-        factors = self._asked(found.labels)
-        if found.signs is not None:
-            return clip(_conjunction(found.signs, present, weights, factors, keep))
-        total = None
-        for weight, own in zip(weights[:-1], factors, strict=True):
-            shares = [
-                keep((column * float(factor)) / (column * float(factor - 1.0) + 1.0))
-                for column, factor in zip(present, own, strict=True)
-            ]
-            term = weight * evaluate(found, shares, keep)
-            total = term if total is None else total + term
-        return clip(total + weights[-1] if _holds_when_empty(found) else total)
+            *weights, empty = prepared[:, rows]
+            for weight, own in zip(weights, factors, strict=True):
+                inside = [
+                    chance * factor / (chance * (factor - 1.0) + 1.0)
+                    for chance, factor in zip(present, own, strict=True)
+                ]
+                values[rows] += weight * evaluate(found, inside)
+            if holds_when_empty:
+                values[rows] += empty
+        return np.clip(values, 0.0, 1.0)
 
     def _asked(self, labels: Sequence[str]) -> Array:
         places = {name: place for place, name in enumerate(self.labels)}
@@ -331,8 +242,6 @@ class Joint:
 
         Its mean, the joint log score, is a strictly proper score of the whole label vector.
         """
-        from credibly.retrieve.joint.kernels import likelihood
-
         self.check_fitted()
         names = list(self.labels if labels is None else labels)
         chances, truth, _ = checked_truth(probabilities, targets, names, coding)
@@ -340,7 +249,7 @@ class Joint:
         order = [names.index(name) for name in self.labels]
         chances, truth = chances[:, order], truth[:, order]
         known = np.where(truth == 1, np.log(chances), np.log1p(-chances)) * (truth >= 0)
-        gains = likelihood(chances, truth, *self._row_terms, 0.0)[0]
+        gains = likelihood(chances, truth, self._row_terms, 0.0)[0]
         return known.sum(axis=1) + gains
 
     def mixture(
@@ -469,12 +378,12 @@ class Joint:
     def from_state(cls, state: Mapping[str, Any]) -> Joint:
         """Return the model that ``state`` describes."""
         try:
-            if state["joint"] == 1:
+            known = int(state["joint"]) == VERSION
+            if "size_factors" in state:  # of version 0.2
                 raise InputError(
                     "it has one factor per number of labels, a model that was removed. Fit the "
                     "model again."
                 )
-            known = int(state["joint"]) == VERSION
             labels = tuple(str(name) for name in state["labels"])
             found = Parameters(
                 np.asarray(state["log_factors"], np.float64),
@@ -536,16 +445,8 @@ def checked_probabilities(
     probabilities: ArrayLike, labels: Sequence[str]
 ) -> tuple[Array, list[str]]:
     """Return probabilities strictly inside (0, 1), and label names."""
-    chances = np.asarray(to_numpy(probabilities), np.float64)
-    checks.matrix("probabilities", chances)
-    checks.probabilities(chances)
-    names = [str(name) for name in labels]
-    if len(names) != chances.shape[1] or len(set(names)) != len(names):
-        raise InputError(
-            f"`labels` must name each of the {chances.shape[1]} columns once; got {len(names)} "
-            f"names, {len(set(names))} different."
-        )
-    return np.clip(chances, SMALLEST, 1 - SMALLEST), names
+    chances, names = named_columns(probabilities, labels)
+    return np.clip(chances.astype(np.float64), SMALLEST, 1 - SMALLEST), names
 
 
 def fitting_truth(
@@ -561,53 +462,3 @@ def fitting_truth(
         )
     order = sorted(range(len(names)), key=names.__getitem__)
     return chances[rows][:, order], known[rows][:, order], tuple(names[at] for at in order)
-
-
-def _conjunction(
-    signs: Sequence[tuple[int, bool]],
-    present: Sequence[Any],
-    weights: Sequence[Any],
-    factors: Array,
-    keep: Keep,
-) -> Any:
-    """Return Σ_k w_k Π_l (p e)^y (1 − p)^(1 − y) / (1 + p (e − 1)); one division per term."""
-    held = _product([present[at] if sign else 1.0 - present[at] for at, sign in signs], keep)
-    total = None
-    for weight, own in zip(weights[:-1], factors, strict=True):
-        factor = 1.0
-        for at, sign in signs:
-            factor *= float(own[at]) if sign else 1.0
-        divisor = _product([present[at] * float(own[at] - 1.0) + 1.0 for at, _ in signs], keep)
-        term = (weight * factor) / divisor
-        total = term if total is None else total + term
-    result = total * held
-    return result if any(sign for _, sign in signs) else result + weights[-1]
-
-
-def _product(terms: Sequence[Any], keep: Keep) -> Any:
-    """Return the product from left to right; in steps, so that SQL does not nest too deep."""
-    result = terms[0]
-    for place, term in enumerate(terms[1:], start=1):
-        result = result * term
-        if place % 50 == 0:
-            result = keep(result)
-    return result
-
-
-def _sum(terms: Sequence[Any]) -> Any:
-    total = terms[0]
-    for term in terms[1:]:
-        total = total + term
-    return total
-
-
-def _holds_when_empty(found: Diagram) -> bool:
-    """Return whether the formula is true of a row without labels."""
-    number = found.root
-    while number > ALWAYS:
-        number = found.nodes[number - 2].low
-    return number == ALWAYS
-
-
-def _clipped(value: Any) -> Any:
-    return np.clip(value, 0.0, 1.0)

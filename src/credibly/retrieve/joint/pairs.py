@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from credibly import checks
-from credibly.arrays import to_numpy
+from credibly.metrics.accumulators import Accumulator
+from credibly.predictions import Predictions
+from credibly.retrieve.index import named_columns
 from credibly.retrieve.joint.model import Joint
-from credibly.retrieve.query.diagram import Diagram, diagram, evaluate
-from credibly.retrieve.query.formula import Query
-from credibly.retrieve.query.parser import as_query
+from credibly.retrieve.query import Diagram, Query, as_query, diagram, evaluate
 from credibly.targets import Targets
 from credibly.types import Array, ArrayLike
 
@@ -78,8 +77,8 @@ class JointNumbers:
         }
 
 
-class JointTally:
-    """Count over batches of rows; ``numbers`` at the end.
+class JointSums(Accumulator):
+    """What ``JointNumbers`` are made of, summed over batches of rows.
 
     Args:
         joint: the model; ``Joint.independent(labels)`` for independent labels.
@@ -89,11 +88,17 @@ class JointTally:
     def __init__(self, joint: Joint, labels: Sequence[str]) -> None:
         joint.check(labels)
         self.joint, self.labels = joint, tuple(labels)
-        self._rows = self._whole = self._right = 0
-        self._score = 0.0
-        self._sums = np.zeros((2, 2))  # expected and real; pairs and triples
-        many = len(self.labels) > MAX_LABELS
-        self._pairs = None if many else np.zeros((2, len(labels), len(labels)))
+        size = len(labels) if len(labels) <= MAX_LABELS else 0
+        self.sums = {
+            "rows": np.zeros(4),  # with some truth, their log score; wholly known, of these right
+            "sets": np.zeros((2, 2)),  # expected and real; pairs and triples
+            "pairs": np.zeros((2, size, size)),
+        }
+
+    def feed(self, batch: Predictions, first_row: int) -> None:
+        """Add the rows of a batch, which have their truth."""
+        assert batch.targets is not None
+        self.update(batch.probabilities, batch.targets)
 
     def update(self, probabilities: Array, targets: Array) -> None:
         """Add rows, (rows, labels) each; truth other than 0 and 1 is unknown."""
@@ -104,41 +109,43 @@ class JointTally:
             return
         chances, truth, hard = np.asarray(probabilities)[rows], truth[rows], hard[rows]
         scores = self.joint.log_likelihood(chances, Targets(truth), self.labels)
-        self._rows += len(chances)
-        self._score += float(scores.sum())
         whole = hard.all(axis=1)
+        right = 0
         if whole.any():
             sets, _ = self.joint.most_probable(chances[whole], self.labels)
-            self._right += int((sets == (truth[whole] == 1)).all(axis=1).sum())
-            self._whole += int(whole.sum())
+            right = (sets == (truth[whole] == 1)).all(axis=1).sum()
+        self.sums["rows"] += [len(chances), scores.sum(), whole.sum(), right]
         weights, products = self.joint.mixture(chances, self.labels)
         present = (truth == 1).astype(np.float64)
+        expected, real = self.sums["pairs"]
         for weight, product in zip(weights, products, strict=True):
             inside = product * hard
-            self._sums[0] += [weight @ each for each in _symmetric(inside)]
-            if self._pairs is not None:
-                self._pairs[0] += (inside * weight[:, None]).T @ inside
-        self._sums[1] += [each.sum() for each in _symmetric(present)]
-        if self._pairs is not None:
-            self._pairs[1] += present.T @ present
+            self.sums["sets"][0] += [weight @ each for each in _symmetric(inside)]
+            if expected.size:
+                expected += (inside * weight[:, None]).T @ inside
+        self.sums["sets"][1] += [each.sum() for each in _symmetric(present)]
+        if real.size:
+            real += present.T @ present
 
     def numbers(self) -> JointNumbers:
         """Return the numbers of all rows so far."""
-        (expected_pairs, expected_triples), (real_pairs, real_triples) = self._sums.tolist()
+        rows, score, whole, right = self.sums["rows"].tolist()
         expected = real = None
-        if self._pairs is not None:
-            expected, real = (each.copy() for each in self._pairs)
-            for each in (expected, real):
-                np.fill_diagonal(each, 0.0)
+        if self.sums["pairs"].size:
+            off_diagonal = 1 - np.eye(len(self.labels))
+            expected, real = self.sums["pairs"] * off_diagonal
+        with np.errstate(invalid="ignore", divide="ignore"):
+            ratios = self.sums["sets"][0] / self.sums["sets"][1]
+        pairs, triples = np.where(self.sums["sets"][1] > 0, ratios, np.nan).tolist()
         return JointNumbers(
             labels=self.labels,
-            rows=self._rows,
-            log_score=self._score / self._rows if self._rows else float("nan"),
-            subset_accuracy=self._right / self._whole if self._whole else float("nan"),
+            rows=int(rows),
+            log_score=score / rows if rows else float("nan"),
+            subset_accuracy=right / whole if whole else float("nan"),
             expected_pairs=expected,
             real_pairs=real,
-            pairs=expected_pairs / real_pairs if real_pairs else float("nan"),
-            triples=expected_triples / real_triples if real_triples else float("nan"),
+            pairs=pairs,
+            triples=triples,
         )
 
 
@@ -197,8 +204,7 @@ def seen_together(
         >>> [each.label for each in seen_together("+dog", p, ["dog", "lead", "cat"])]
         ['lead', 'cat']
     """
-    names = [str(name) for name in labels]
-    chances = checks.probabilities(checks.matrix("probabilities", to_numpy(probabilities)))
+    chances, names = named_columns(probabilities, labels)
     model = Joint.independent(names) if joint is None else joint
     model.check(names)
     asked = as_query(query, names)

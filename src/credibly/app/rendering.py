@@ -1,0 +1,91 @@
+"""Templates of the app, the report and notebooks; Jinja2 escapes every name from a file."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup, escape
+
+from credibly import __version__
+from credibly.checks import require
+from credibly.notebook import counted
+from credibly.retrieve import Query
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+STATIC = {
+    "app.js": "text/javascript",
+    "theme.js": "text/javascript",
+    "charts.css": "text/css",
+    "style.css": "text/css",
+    "icon.svg": "image/svg+xml",
+}
+
+
+@lru_cache(maxsize=len(STATIC))
+def static_file(name: str) -> tuple[bytes, str]:
+    """Return a file of the app and a text that changes with it."""
+    content = (files("credibly.app") / "static" / name).read_bytes()
+    return content, hashlib.sha256(content).hexdigest()[:12]
+
+
+@lru_cache(maxsize=1)
+def environment() -> Environment:
+    """Return the templates, with the filters that all of them use."""
+    require("serve", "jinja2")
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    made = Environment(
+        loader=PackageLoader("credibly.app", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters["percent"] = lambda value: f"{100 * value:.1f} %"
+    made.filters["amount"] = lambda value: f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    made.filters["finite"] = _finite
+    made.filters["code"] = _code
+    made.filters["counted"] = counted
+    made.globals["version"] = __version__
+    made.globals["article"] = lambda name: "an" if name[:1].lower() in "aeio" else "a"
+    made.globals["wanted"] = wanted
+    made.globals["static"] = lambda name: f"/static/{name}?v={static_file(name)[1]}"
+    return made
+
+
+def wanted(label: str, unwanted: str | None = None) -> str:
+    """Return the query for one label, without another where one is given.
+
+    Example:
+        >>> wanted("dining table", "fork")
+        '+"dining table" -fork'
+    """
+    return str(Query((label,), () if unwanted is None else (unwanted,)))
+
+
+def stylesheet(*names: str) -> str:
+    """Return style sheets of the app, for pages that hold everything themselves."""
+    folder = files("credibly.app") / "static"
+    return "".join((folder / name).read_text(encoding="utf-8") for name in names)
+
+
+def _code(text: str) -> Markup:
+    """Return text with what stands in backticks as code."""
+    return Markup(re.sub(r"`+([^`]+)`+", r"<code>\1</code>", str(escape(text))))
+
+
+def _finite(columns: Mapping[str, Sequence[float]]) -> dict[str, list[float | None]]:
+    """Return columns with None for NaN, which JSON cannot hold."""
+    return {
+        name: [value if math.isfinite(value) else None for value in column]
+        for name, column in columns.items()
+    }

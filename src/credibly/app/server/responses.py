@@ -1,0 +1,112 @@
+"""Filling templates. Jinja2 escapes every name that comes from a file."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse, JSONResponse, Response
+
+from credibly.app.rendering import environment, wanted
+from credibly.app.server.background import Busy
+from credibly.app.server.guard import below_root
+from credibly.app.store.address import kept, rule_words
+from credibly.files import spreadsheet_cell
+
+
+def state_of(request: Request) -> Any:
+    """Return what the server was started with, unless the request has waited too long."""
+    if time.monotonic() > request.scope.get("deadline", math.inf):
+        raise Busy("this request waited too long for its turn; try again soon.")
+    return request.app.state.served
+
+
+def page(request: Request, template: str, status: int = 200, **values: object) -> HTMLResponse:
+    """Return a page made from a template, which sees the state of the server and ``values``."""
+    served = request.app.state.served
+    query = dict(request.query_params)
+    asked = query.get("file", "")
+    number = int(asked) if asked.isdecimal() and int(asked) < len(served.files) else 0
+
+    def address(path: str, **changes: object) -> str:
+        """Return a link that keeps which file is looked at, before calibration or not, by rule."""
+        merged = {**kept(query), **changes}
+        given = {name: value for name, value in merged.items() if value is not None}
+        return path + "?" + urlencode(given) if given else path
+
+    text = (
+        environment()
+        .get_template(template)
+        .render(
+            served=served,
+            address=address,
+            kept=kept(query),
+            path=request.url.path,
+            query=query,
+            number=number,
+            raw=query.get("raw") == "true",
+            rule_chip=rule_words(query),
+            **values,
+        )
+    )
+    return HTMLResponse(below_root(text, request.app.state.root_path), status)
+
+
+def failure(request: Request, status: int, message: str) -> Response:
+    """Return an error as JSON for programs and as a page for people."""
+    if request.url.path.startswith("/api/"):
+        return JSONResponse({"error": message}, status)
+    return page(request, "error.html", status, message=message)
+
+
+def both_labels(first: str, second: str, *, file: int = 0, raw: bool = False) -> str:
+    """Return the address of the rows that carry two labels.
+
+    Example:
+        >>> both_labels("fork", "apple", file=1)
+        '/explore?q=%2Bfork+%2Bapple&file=1'
+    """
+    asked: dict[str, object] = {"q": f"{wanted(first)} {wanted(second)}"}
+    asked |= {"file": file} if file else {}
+    asked |= {"raw": "true"} if raw else {}
+    return "/explore?" + urlencode(asked)
+
+
+def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return rows as CSV; no cell is run as a formula by a spreadsheet.
+
+    Example:
+        >>> print(csv_text(["id", "p"], [{"id": "=1+1", "p": 0.25}]).strip())
+        id,p
+        '=1+1,0.25
+    """
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(columns)
+    for row in rows:
+        writer.writerow([_cell(row.get(name)) for name in columns])
+    return buffer.getvalue()
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return spreadsheet_cell(str(value))
+
+
+def table_response(
+    kind: str, name: str, columns: Sequence[str], rows: list[dict[str, Any]], **about: Any
+) -> Response:
+    """Return a table to download, as ``kind``: ``csv`` or ``json`` (with ``about`` beside it)."""
+    if kind == "csv":
+        headers = {"content-disposition": f'attachment; filename="{name}.csv"'}
+        return Response(csv_text(columns, rows), media_type="text/csv", headers=headers)
+    return JSONResponse({**about, name: rows})

@@ -1,0 +1,280 @@
+"""What a rule selects and what its mistakes cost, where the truth is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from credibly import checks, metrics
+from credibly.decide import AverageSize, Threshold
+from credibly.targets import Targets
+from credibly.types import Array
+
+
+@dataclass(frozen=True)
+class SetSizes:
+    """Label sets of some rows under a rule with an average size; None where truth is missing."""
+
+    average_size: float
+    threshold: float
+    mean_size: float
+    rows: int
+    coverage: float | None
+    precision: float | None
+    row_recall: float | None
+    histogram: list[int]
+    statement: str
+
+
+def budget(
+    decision: AverageSize | Threshold, probabilities: Array, targets: Array | None
+) -> SetSizes:
+    """Return the sizes of the sets of a fitted ``decision`` and, with truth, how right they are.
+
+    The threshold must be one for all labels.
+
+    Example:
+        >>> p = np.array([[0.9, 0.2], [0.8, 0.7]])
+        >>> budget(AverageSize(1.5).fit(p), p, np.array([[1, 0], [0, 1]])).coverage
+        1.0
+    """
+    sets = decision.predict(probabilities)
+    sizes = sets.sum(1)
+    known = None if targets is None else Targets(targets)
+    return SetSizes(
+        average_size=decision.average_size
+        if isinstance(decision, AverageSize)
+        else float(sizes.mean()),
+        threshold=_one_threshold(decision),
+        mean_size=float(sizes.mean()),
+        rows=len(sizes),
+        coverage=None if known is None else _finite(metrics.set_coverage(sets, known)),
+        precision=None if known is None else _finite(metrics.precision(sets, known)),
+        row_recall=None if targets is None else _row_recall(sets, targets),
+        histogram=np.bincount(sizes).tolist(),
+        statement=decision.statement,
+    )
+
+
+def _row_recall(sets: Array, targets: Array) -> float | None:
+    """Return the share of a row's labels that are in its set, on average over rows with labels."""
+    some = (targets >= 0.5).any(1)
+    return _finite(metrics.recall(sets[some], Targets(targets[some]), "samples"))
+
+
+def _one_threshold(decision: AverageSize | Threshold) -> float:
+    if isinstance(decision.threshold, dict):
+        raise checks.InputError("the sizes of sets need one threshold for all labels; got several.")
+    return float(decision.threshold)
+
+
+def size_bars(counts: list[int], most: int = 16) -> list[tuple[str, int]]:
+    """Return rows by number of labels as at most ``most`` bars with names; large sizes share one.
+
+    Example:
+        >>> size_bars([3, 5, 2])
+        [('no label', 3), ('1', 5), ('2', 2)]
+        >>> size_bars([1] * 100, most=5)[1:3]
+        [('1–25', 25), ('26–50', 25)]
+    """
+    if len(counts) <= most:
+        return [("no label" if not size else str(size), n) for size, n in enumerate(counts)]
+    width = -(-(len(counts) - 1) // (most - 1))
+    bars = [("no label", counts[0])]
+    for first in range(1, len(counts), width):
+        last = min(first + width, len(counts)) - 1
+        name = str(first) if first == last else f"{first}–{last}"
+        bars.append((name, sum(counts[first : last + 1])))
+    return bars
+
+
+def _finite(value: Any) -> float | None:
+    number = float(value)
+    return number if np.isfinite(number) else None
+
+
+STEPS = 200
+BLOCKS = 40
+"""Groups of rows whose spread gives the intervals."""
+
+_T = 2.023  # 97.5 % quantile of Student's t with 39 degrees of freedom
+
+
+@dataclass(frozen=True)
+class ThresholdCounts:
+    """Entries with known truth by probability, in groups of rows; costs are sums over them.
+
+    Attributes:
+        present, absent: (BLOCKS, STEPS + 1) entries from each grid point up to the next.
+        rows: (BLOCKS,) rows of each group.
+    """
+
+    present: Array
+    absent: Array
+    rows: Array
+
+    @property
+    def grid(self) -> Array:
+        """Return the thresholds at which costs are known, 0 to 1."""
+        return np.linspace(0, 1, STEPS + 1)
+
+
+@dataclass(frozen=True)
+class CostCurve:
+    """Mean cost per row over thresholds, with 95 % intervals from groups of rows."""
+
+    thresholds: Array
+    cost: Array
+    low: Array
+    high: Array
+
+    @property
+    def best(self) -> float:
+        """Return the threshold with the lowest measured cost."""
+        return float(self.thresholds[self.cost.argmin()])
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of the entries with known truth under accept, review and reject.
+
+    Attributes:
+        rows: rows that were looked at.
+        hits, false_alarms: entries accepted that are present, absent.
+        misses, rejected: entries rejected that are present, absent.
+        looked_present, looked_absent: entries that go to a person.
+        cost, low, high: mean cost per row with a 95 % interval.
+        expected: the same by the probabilities alone.
+    """
+
+    rows: int
+    hits: int
+    false_alarms: int
+    misses: int
+    rejected: int
+    looked_present: int
+    looked_absent: int
+    cost: float
+    low: float
+    high: float
+    expected: float
+
+    @property
+    def looked(self) -> int:
+        """Return how many entries go to a person."""
+        return self.looked_present + self.looked_absent
+
+    @property
+    def known(self) -> int:
+        """Return how many entries have known truth."""
+        return self.hits + self.false_alarms + self.misses + self.rejected + self.looked
+
+
+def threshold_counts(probabilities: Array, targets: Array) -> ThresholdCounts:
+    """Return how many present and absent entries lie from each threshold up to the next.
+
+    Args:
+        probabilities: (rows, labels) in [0, 1].
+        targets: decoded, same shape; −1 is unknown, soft ones are passed over.
+    """
+    block = _blocks(len(probabilities))
+    grid = np.linspace(0, 1, STEPS + 1).astype(probabilities.dtype)
+    step = np.searchsorted(grid, probabilities, side="right") - 1
+    place = step + (STEPS + 1) * block[:, None]
+
+    def counted(mask: Array) -> Array:
+        counts = np.bincount(place[mask], minlength=BLOCKS * (STEPS + 1))
+        return counts.reshape(BLOCKS, STEPS + 1)
+
+    present, absent = counted(targets == 1), counted(targets == 0)
+    return ThresholdCounts(present, absent, np.bincount(block, minlength=BLOCKS))
+
+
+def cost_curve(counts: ThresholdCounts, miss: float, false_alarm: float) -> CostCurve:
+    """Return the mean cost per row where every label has one threshold, for each threshold.
+
+    Example:
+        >>> counts = threshold_counts(np.array([[0.9], [0.2]]), np.array([[1], [0]]))
+        >>> curve = cost_curve(counts, miss=5, false_alarm=1)
+        >>> curve.cost[[0, 100, 200]]
+        array([0.5, 0. , 2.5])
+    """
+    missed = np.cumsum(counts.present, 1) - counts.present
+    alarms = counts.absent.sum(1, keepdims=True) - np.cumsum(counts.absent, 1) + counts.absent
+    return _curve(counts, miss * missed + false_alarm * alarms)
+
+
+def _curve(counts: ThresholdCounts, total: Array) -> CostCurve:
+    cost, half = _mean(total, counts.rows)
+    return CostCurve(counts.grid, cost, np.maximum(cost - half, 0), cost + half)
+
+
+def _mean(total: Array, rows: Array) -> tuple[Array, Array]:
+    """Return the mean per row of sums by group, and half the width of its 95 % interval."""
+    used = rows > 0
+    mean = total.sum(0) / max(1, rows.sum())
+    if used.sum() < BLOCKS:
+        return mean, np.full(np.shape(mean), np.nan)
+    # The ratio of two sums: its spread is that of what each group has over its share.
+    excess = total - mean * rows.reshape(-1, *[1] * (total.ndim - 1))
+    spread = np.sqrt((excess**2).sum(0) * BLOCKS / (BLOCKS - 1)) / rows.sum()
+    return mean, _T * spread
+
+
+def _blocks(rows: int) -> Array:
+    """Return a group for each row, by chance and always the same."""
+    return np.random.default_rng(0).permutation(rows) % BLOCKS
+
+
+@dataclass(frozen=True)
+class EntryCosts:
+    """Costs and limits by label, (labels,) each: reject below ``review_from``, then review."""
+
+    miss: Array
+    false_alarm: Array
+    review: Array
+    review_from: Array
+    accept_from: Array
+
+
+def outcome(probabilities: Array, targets: Array, costs: EntryCosts) -> Outcome:
+    """Return counts and cost of accept, review and reject on entries with known truth.
+
+    Example:
+        >>> p, y = np.array([[0.9, 0.3], [0.2, 0.6]]), np.array([[1, 0], [1, -1]])
+        >>> ones = np.ones(2)
+        >>> costs = EntryCosts(5 * ones, ones, 0 * ones, 0.5 * ones, 0.5 * ones)
+        >>> found = outcome(p, y, costs)
+        >>> found.hits, found.misses, found.rejected, found.cost
+        (1, 1, 1, 2.5)
+    """
+    p, block = probabilities, _blocks(len(probabilities))
+    low, high = (x.astype(p.dtype) for x in (costs.review_from, costs.accept_from))
+    present, absent = targets == 1, targets == 0
+    accepted, rejects = p >= high, (p < low) & (p < high)
+    looked = ~accepted & ~rejects
+    hits, alarms = accepted & present, accepted & absent
+    misses, rejected = rejects & present, rejects & absent
+    looked_present, looked_absent = looked & present, looked & absent
+    paid = alarms @ costs.false_alarm + misses @ costs.miss
+    paid += (looked & (present | absent)) @ costs.review
+    risk = np.where(accepted, (1 - p) * costs.false_alarm, p * costs.miss)
+    risk = np.where(looked, costs.review, risk)
+    expected = float((risk * (present | absent)).sum(dtype=np.float64))
+    by_block = np.bincount(block, weights=paid, minlength=BLOCKS)
+    mean, half = _mean(by_block, np.bincount(block, minlength=BLOCKS))
+    return Outcome(
+        rows=len(probabilities),
+        hits=int(hits.sum()),
+        false_alarms=int(alarms.sum()),
+        misses=int(misses.sum()),
+        rejected=int(rejected.sum()),
+        looked_present=int(looked_present.sum()),
+        looked_absent=int(looked_absent.sum()),
+        cost=float(mean),
+        low=float(max(mean - half, 0)),
+        high=float(mean + half),
+        expected=expected / max(1, len(probabilities)),
+    )

@@ -1,0 +1,568 @@
+"""Say whether probabilities can be trusted, where to begin and what to do next."""
+
+from __future__ import annotations
+
+import shlex
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from credibly import metrics
+from credibly.app.statistics.labels import AtlasRow, label_atlas
+from credibly.metrics.calibration import ReliabilityDiagram
+from credibly.metrics.summaries import MIN_COUNT
+from credibly.predictions import Predictions
+from credibly.review.issues import fit_noise
+from credibly.targets import Targets
+from credibly.types import Array
+
+LEVELS = (0.8, 0.9, 0.7, 0.6, 0.5, 0.3, 0.2, 0.1)
+ENOUGH = 50
+_NOISE_ROWS, _NOISE_CELLS = 500, 2**21
+_TELLING = 0.05
+"""Calibration is not judged where exactly right probabilities would show a larger gap than this."""
+_CONTROLS = ("RLE", "RLO", "RLI", "LRE", "LRO", "LRI", "FSI", "PDF", "PDI")
+
+
+Grade = Literal["good", "fair", "poor", "unknown"]
+WORDS: dict[Grade, str] = {
+    "good": "well calibrated",
+    "fair": "usable with care",
+    "poor": "not calibrated",
+    "unknown": "cannot be judged",
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Sentences for people, the labels that they name, and a grade.
+
+    Attributes:
+        sentences: the first one says what a probability of 80 % means.
+        too_high: labels that are present less often than their probabilities say.
+        too_low: labels that are present more often than their probabilities say.
+        grade: the worst of three: the calibration error, the share of labels that are clearly off,
+            and how many labels are expected against how many there are.
+    """
+
+    sentences: tuple[str, ...]
+    too_high: tuple[str, ...]
+    too_low: tuple[str, ...]
+    grade: Grade = "unknown"
+
+    @property
+    def word(self) -> str:
+        """Return the grade in words."""
+        return WORDS[self.grade]
+
+
+def verdict(predictions: Predictions, atlas: list[AtlasRow] | None = None) -> Verdict:
+    """Return what can be said of one prediction: calibration, accuracy, labels to distrust.
+
+    Args:
+        predictions: with truth, or without (then little can be said).
+        atlas: what ``label_atlas`` returns for these, where it is known already.
+
+    Example:
+        >>> import numpy as np
+        >>> rng = np.random.default_rng(0)
+        >>> p = rng.random((2000, 3))
+        >>> honest = Predictions.from_arrays(
+        ...     probabilities=p, targets=rng.random((2000, 3)) < p, labels=["a", "b", "c"])
+        >>> print(verdict(honest).sentences[0])
+        When it says 80 %, the label is there 79 % of the time.
+    """
+    p, y = predictions.probabilities, predictions.targets
+    if y is None or not (y >= 0).any():
+        expected = p.sum(1, dtype=np.float64).mean() if len(p) else 0.0
+        first = "These predictions come without truth, so they cannot be judged."
+        return Verdict((first, f"They expect {expected:.3g} labels per row."), (), ())
+    rows = label_atlas(predictions.labels, p, y) if atlas is None else atlas
+    off = sorted((row for row in rows if row.flag), key=_distance, reverse=True)
+    too_high, too_low = (
+        tuple(row.summary.label for row in off if row.flag == flag)
+        for flag in ("too high", "too low")
+    )
+    calibrated = bool(predictions.metadata.get("calibrator"))
+    level, overall = _overall(p, y, calibrated)
+    count, counts = _counts(p, y)
+    flagged = _flagged_grade(len(too_high) + len(too_low), len(predictions.labels))
+    precision = np.array([row.summary.average_precision for row in rows])
+    if predictions.scores is not None:
+        precision = metrics.average_precision(predictions.scores, Targets(y))
+    sentences = (
+        _at_a_level(p, y),
+        overall,
+        *([counts] if counts else []),
+        _accuracy(precision, p, y),
+        _labels(too_high, too_low),
+    )
+    grades = (level, flagged, count)
+    worst: Grade = "poor" if "poor" in grades else "fair" if "fair" in grades else "good"
+    return Verdict(sentences, too_high, too_low, level if level == "unknown" else worst)
+
+
+def _flagged_grade(flagged: int, labels: int) -> Grade:
+    """Return the grade by the share of labels whose probabilities are clearly off."""
+    share = flagged / max(labels, 1)
+    return "good" if share <= 0.1 else "fair" if share <= 1 / 3 else "poor"
+
+
+def _counts(p: Array, y: Array) -> tuple[Grade, str]:
+    """Return the grade by expected against real labels, and a sentence where they differ."""
+    known = y >= 0
+    expected = float(np.where(known, p, 0).sum(dtype=np.float64))
+    real = float(np.where(known, y, 0).sum(dtype=np.float64))
+    if not real:
+        return "good", ""
+    off = abs(expected / real - 1)
+    grade: Grade = "good" if off <= 0.1 else "fair" if off <= 0.25 else "poor"
+    if grade == "good":
+        return grade, ""
+    return grade, f"It expects {expected:,.0f} labels where there are {real:,.0f}."
+
+
+def _at_a_level(p: Array, y: Array) -> str:
+    known = y >= 0
+    for level in LEVELS:
+        near = known & (np.abs(p - level) <= 0.05)
+        count = int(near.sum())
+        if count >= ENOUGH:
+            present = float(y[near].sum())
+            return (
+                f"When it says {100 * level:.0f} %, the label is there "
+                f"{100 * present / count:.0f} % of the time."
+            )
+    if int(known.sum()) < ENOUGH:
+        return f"Only {int(known.sum())} labels are known: too few to say what 80 % means."
+    return "It is hardly ever undecided: too few probabilities lie between 5 % and 95 %."
+
+
+def _overall(p: Array, y: Array, calibrated: bool) -> tuple[Grade, str]:
+    few = MIN_COUNT
+    error = float(metrics.calibration_error(p, Targets(y), "ace", min_count=few))
+    if np.isnan(error):
+        return "unknown", (
+            f"There are too few rows to judge calibration: no range of probabilities holds {few} "
+            "known labels."
+        )
+    rows = min(len(p), max(_NOISE_ROWS, _NOISE_CELLS // max(1, p.shape[1])))
+    truth = Targets(y[:rows])
+    chance = float(metrics.calibration_noise(p[:rows], truth, repeats=5, min_count=few))
+    chance *= (rows / len(p)) ** 0.5  # noise falls with the root of the number of rows
+    off = f"Off by {100 * error:.1f} points on average; chance alone gives {100 * chance:.1f}."
+    if chance > _TELLING and error < 2 * chance:
+        return "unknown", f"{off} There are too few rows to tell whether it is calibrated."
+    if error < max(0.03, 1.3 * chance):
+        return "good", off
+    cure = "" if calibrated else " Calibrate it on held-out rows."
+    return "fair" if error < 0.08 else "poor", f"{off}{cure}"
+
+
+def _accuracy(each: Array, p: Array, y: Array) -> str:
+    """Return how well labels are ranked; ``each`` is their average precision."""
+    scored = ~np.isnan(each)
+    if not scored.any():
+        return "No label is known to be present anywhere, so accuracy cannot be judged."
+    known = y >= 0
+    rates = np.where(known, y, 0).sum(0, dtype=np.float64)[scored] / known.sum(0)[scored]
+    precision, chance = float(each[scored].mean()), float(rates.mean())
+    gain = (precision - chance) / max(1 - chance, 1e-9)
+    word = "weak" if gain < 0.3 else "fair" if gain < 0.6 else "good"
+    sentence = (
+        f"Its ranking is {word}: mAP is {100 * precision:.0f} %; a random order has "
+        f"{100 * chance:.0f} %."
+    )
+    carries = (y >= 0.5).any(1)
+    empty = float((p[carries] < 0.5).all(1).mean()) if carries.any() else 0.0
+    if empty > 0.5:
+        sentence += (
+            f" At a threshold of 50 %, {100 * empty:.0f} % of the rows with a label get none."
+        )
+    return sentence
+
+
+def _labels(high: tuple[str, ...], low: tuple[str, ...]) -> str:
+    if not high and not low:
+        return "No label is clearly overstated or understated."
+    parts = []
+    if high:
+        parts.append(f"Overstated: {_listed(high)}.")
+    if low:
+        parts.append(f"Understated: {_listed(low)}.")
+    return " ".join(parts)
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    shown = ", ".join(map(_isolated, names[:5]))
+    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"
+
+
+def _isolated(name: str) -> str:
+    """Return a name that does not turn the text around it, if it is written from right to left.
+
+    Controls of direction inside the name are left out: they could end the isolation.
+
+    Example:
+        >>> _isolated("dog"), _isolated("\u05d3") == "\u2068\u05d3\u2069", _isolated("a\u202eb")
+        ('dog', True, 'ab')
+    """
+    kinds = [(letter, unicodedata.bidirectional(letter)) for letter in name]
+    plain = "".join(letter for letter, kind in kinds if kind not in _CONTROLS)
+    turns = any(kind in ("R", "AL", "AN") for _, kind in kinds)
+    return f"\u2068{plain}\u2069" if turns else plain
+
+
+TO_FIX = 5
+_FEW = 10
+"""Fewer present rows than this say little about the ranking of a label."""
+
+
+@dataclass(frozen=True)
+class LabelToFix:
+    """A label and what is wrong with it."""
+
+    label: str
+    why: str
+
+
+@dataclass(frozen=True)
+class NextStep:
+    """What to do next: a sentence, the page of the web app that does it, and the command.
+
+    Attributes:
+        why: the sentence.
+        page: path in the web app; empty where only the command does it.
+        link: what the link to the page says.
+        command: the same on the command line.
+    """
+
+    why: str
+    page: str
+    link: str
+    command: str
+
+
+def _distance(row: AtlasRow) -> float:
+    """Return by how many rows a label is expected too often or too rarely."""
+    return abs((row.summary.present or 0) - row.summary.expected)
+
+
+def labels_to_fix(rows: list[AtlasRow]) -> list[LabelToFix]:
+    """Return labels whose probabilities are clearly off, largest gap first; then the worst ranked.
+
+    A label counts as badly ranked if its average precision is less than half of the way from its
+    rate to 1, and at least ten rows carry it.
+    """
+    off = sorted((row for row in rows if row.flag), key=_distance, reverse=True)
+    found = [LabelToFix(row.summary.label, _bias_words(row)) for row in off[:TO_FIX]]
+    named = {each.label for each in found}
+    weak = [row for row in rows if row.summary.label not in named and _gain(row) < 0.5]
+    weak.sort(key=_gain)
+    found += [LabelToFix(row.summary.label, _rank_words(row)) for row in weak]
+    return found[:TO_FIX]
+
+
+def _bias_words(row: AtlasRow) -> str:
+    one = row.summary
+    return (
+        f"probabilities {row.flag}: {one.expected:,.0f} expected, {one.present or 0:,.0f} present "
+        f"among {one.rows:,} known rows"
+    )
+
+
+def _rank_words(row: AtlasRow) -> str:
+    one = row.summary
+    return (
+        f"badly ranked: average precision {one.average_precision:.2f} at a rate of "
+        f"{one.present_share:.2f}"
+    )
+
+
+def _gain(row: AtlasRow) -> float:
+    """Return average precision as a share of the way from a random order to a perfect one."""
+    one = row.summary
+    if (one.present or 0) < _FEW or np.isnan(one.average_precision):
+        return 1.0
+    return (one.average_precision - one.present_share) / max(1 - one.present_share, 1e-9)
+
+
+def next_steps(predictions: Predictions, path: str, wrong: int) -> list[NextStep]:
+    """Return what to do next, with commands to copy; ``wrong`` labels are probably wrong."""
+    name = shlex.quote(path)
+    if predictions.targets is None or not (predictions.targets >= 0).any():
+        return [
+            NextStep(
+                "Add the truth to judge these predictions: a table of ids and labels.",
+                "/import",
+                "Import the truth",
+                f"credibly import {name} --truth truth.csv --out with-truth.parquet",
+            )
+        ]
+    steps = []
+    p, y = predictions.probabilities, predictions.targets
+    error = metrics.calibration_error(p, Targets(y), "ace", min_count=MIN_COUNT)
+    if not predictions.metadata.get("calibrator") and error >= 0.03:
+        steps.append(
+            NextStep(
+                "The probabilities are not calibrated. Fit a map on a part of the rows.",
+                "/labels?sort=excess",
+                "See the labels that are off",
+                f"credibly calibrate {name} --out calibrated.parquet",
+            )
+        )
+    if wrong:
+        are = "label is" if wrong == 1 else "labels are"
+        steps.append(
+            NextStep(
+                f"{wrong:,} {are} probably wrong. Review {'it' if wrong == 1 else 'them'}.",
+                "/explore?kind=probably-wrong",
+                "Review",
+                f"credibly review {name} --out queue.csv",
+            )
+        )
+    size = max(float(np.where(y >= 0, y, 0).sum(1, dtype=np.float64).mean()), 0.1)
+    steps.append(
+        NextStep(
+            "Choose from which probability on a label counts.",
+            "/decide",
+            "Choose a rule",
+            f"credibly sets {name} --average-size {size:.2g} --out sets.csv",
+        )
+    )
+    share = f"credibly report {name} --out report.html"
+    return [*steps, NextStep("Share what you see here as one HTML file.", "", "", share)]
+
+
+SMALL_MULTIPLES = 24
+"""Labels drawn on the first page; a link leads to the others."""
+
+PAIRED_LABELS = 14
+"""Labels of the heat map, the most frequent ones."""
+
+_FEW_ROWS = 5.0
+"""A pair that is neither expected nor seen in so many rows says nothing."""
+
+
+@dataclass(frozen=True)
+class ThresholdCurve:
+    """What a single threshold for all labels returns, at 0 %, 1 %, … 100 %.
+
+    Attributes:
+        found: share of the present labels that are returned (recall).
+        right: share of the returned labels that are present (precision); NaN where none is.
+        size: labels returned per row, on average.
+        empty: rows for which nothing is returned.
+    """
+
+    found: Array
+    right: Array
+    size: Array
+    empty: Array
+
+    def nearest(self, threshold: float) -> int:
+        """Return the step of the curve that is nearest to a threshold."""
+        return int(np.clip(round(100 * threshold), 0, len(self.found) - 1))
+
+    def balanced(self) -> int:
+        """Return the step with the highest F1, the harmonic mean of found and right."""
+        right = np.nan_to_num(self.right)
+        total = self.found + right
+        return int(np.argmax(2 * self.found * right / np.where(total > 0, total, 1.0)))
+
+
+def threshold_curve(probabilities: Array, targets: Array) -> ThresholdCurve:
+    """Return what one threshold for all labels finds and how often it is right.
+
+    Args:
+        probabilities: (rows, labels) in [0, 1].
+        targets: decoded, same shape; −1 is unknown and counts for the size alone.
+
+    Example:
+        >>> p, y = np.array([[0.9, 0.4], [0.2, 0.6]]), np.array([[1, 0], [0, 1]])
+        >>> curve = threshold_curve(p, y)
+        >>> float(curve.found[50]), float(curve.right[50]), float(curve.right[30])
+        (1.0, 1.0, 0.6666666666666666)
+    """
+    grid = np.linspace(0, 1, 101).astype(probabilities.dtype)
+    step = np.searchsorted(grid, probabilities, side="right") - 1
+    known = targets >= 0
+    present = np.where(known, targets, 0)
+
+    def at_least(weights: Array) -> Array:
+        counts = np.bincount(step.ravel(), weights=weights.ravel(), minlength=len(grid))
+        return counts[::-1].cumsum()[::-1]
+
+    hits, judged, returned = at_least(present), at_least(known), at_least(np.ones(step.shape))
+    highest = np.bincount(step.max(axis=1, initial=-1) + 1, minlength=len(grid) + 1)
+    with np.errstate(invalid="ignore"):
+        return ThresholdCurve(
+            found=hits / max(float(hits[0]), 1e-300),
+            right=hits / judged,
+            size=returned / max(len(step), 1),
+            empty=highest.cumsum()[: len(grid)],
+        )
+
+
+@dataclass(frozen=True)
+class LabelLift:
+    """How much more often labels occur together than by chance, in the truth.
+
+    Attributes:
+        labels: names, the most frequent first.
+        together: (labels, labels) rows that carry both.
+        expected: rows that would, were the labels independent.
+    """
+
+    labels: list[str]
+    together: Array
+    expected: Array
+
+    @property
+    def lift(self) -> Array:
+        """Return together / expected; NaN where both are too few rows to say."""
+        enough = np.maximum(self.together, self.expected) >= _FEW_ROWS
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(enough, self.together / self.expected, np.nan)
+
+    @property
+    def matters(self) -> Array:
+        """Return which pairs occur at least twice as often as by chance, by 3 standard errors."""
+        errors = (self.together - self.expected) / np.sqrt(np.maximum(self.expected, 1.0))
+        return (errors > 3) & (np.nan_to_num(self.lift) >= 2)
+
+
+def label_lift(labels: list[str], targets: Array, most: int = PAIRED_LABELS) -> LabelLift:
+    """Return how often the most frequent labels occur together, against chance.
+
+    Chance is the product of the rates of the two labels over the rows where both are known.
+
+    Example:
+        >>> y = np.array([[1, 1, 0]] * 40 + [[0, 0, 1]] * 60)
+        >>> found = label_lift(["cup", "fork", "dog"], y)
+        >>> found.labels, float(found.lift[1, 2])
+        (['dog', 'cup', 'fork'], 2.5)
+    """
+    present = np.asarray(targets == 1)
+    order = np.argsort(-present.sum(0), kind="stable")[:most]
+    y = present[:, order].astype(np.float64)
+    known = np.isin(targets[:, order], (0, 1)).astype(np.float64)
+    with_other = y.T @ known  # rows that carry the first label where the second is known
+    rows = known.T @ known
+    expected = with_other * with_other.T / np.maximum(rows, 1.0)
+    return LabelLift([labels[t] for t in order], y.T @ y, expected)
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A number with the words under it."""
+
+    value: str
+    words: str
+
+
+@dataclass(frozen=True)
+class FirstLook:
+    """Everything that the first page shows about one file.
+
+    Attributes:
+        verdict: what a probability means, and a grade.
+        to_fix: at most five labels, and what is wrong with them.
+        steps: what to do next.
+        labels: every label, the most clearly off first.
+        wrong: annotations that are probably wrong.
+        facts: accuracy, labels per row, rows that are exactly right.
+        diagram, curve, lift: None without truth.
+        ranking: place, precision, nDCG and recall, for files with the top labels of each row.
+    """
+
+    verdict: Verdict
+    to_fix: list[LabelToFix]
+    steps: list[NextStep]
+    labels: list[AtlasRow]
+    wrong: int
+    facts: list[Fact]
+    diagram: ReliabilityDiagram | None = None
+    curve: ThresholdCurve | None = None
+    lift: LabelLift | None = None
+    ranking: Sequence[tuple[int, float, float, float]] = ()
+
+
+def first_look(
+    predictions: Predictions,
+    path: str,
+    *,
+    atlas: list[AtlasRow] | None = None,
+    wrong: int | None = None,
+) -> FirstLook:
+    """Return what the first page shows.
+
+    Args:
+        predictions: all rows, or a sample of them.
+        path: of the file, for the commands.
+        atlas: what ``label_atlas`` returns for these, where it is known already.
+        wrong: how many labels of all rows are probably wrong, where it is known already.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> p = rng.random((3000, 2))
+        >>> y = rng.random(p.shape) < p * [1, 0.6]
+        >>> found = first_look(Predictions.from_arrays(
+        ...     probabilities=p, targets=y, labels=["cat", "dog"]), "p.parquet")
+        >>> found.to_fix[0].label, found.steps[0].command
+        ('dog', 'credibly calibrate p.parquet --out calibrated.parquet')
+    """
+    p, y = predictions.probabilities, predictions.targets
+    rows = label_atlas(predictions.labels, p, y) if atlas is None else atlas
+    if y is None or not (y >= 0).any():
+        steps, facts = next_steps(predictions, path, 0), [_size(p, None)]
+        return FirstLook(verdict(predictions), [], steps, rows, 0, facts)
+    if wrong is None:
+        wrong = int(fit_noise(predictions).probably_wrong(p, y).sum())
+    return FirstLook(
+        verdict=verdict(predictions, rows),
+        to_fix=labels_to_fix(rows),
+        steps=next_steps(predictions, path, wrong),
+        labels=sorted(rows, key=lambda row: (not row.flag, -_off(row))),
+        wrong=wrong,
+        facts=[_ranking(rows), _size(p, y), _exact(p, y)],
+        diagram=metrics.reliability(p, Targets(y)),
+        curve=threshold_curve(p, y),
+        lift=label_lift(predictions.labels, y) if len(predictions.labels) > 1 else None,
+    )
+
+
+def _off(row: AtlasRow) -> float:
+    """Return by how much more than chance a label's probabilities are off."""
+    excess = row.summary.error - row.noise
+    return float(excess) if np.isfinite(excess) else -1.0
+
+
+def _ranking(rows: list[AtlasRow]) -> Fact:
+    judged = [row.summary for row in rows if np.isfinite(row.summary.average_precision)]
+    if not judged:
+        return Fact("–", "mAP: no label is known to be present")
+    precision = float(np.mean([one.average_precision for one in judged]))
+    chance = float(np.mean([one.present_share for one in judged]))
+    return Fact(f"{100 * precision:.0f} %", f"mAP (random order: {100 * chance:.0f} %)")
+
+
+def _size(p: Array, y: Array | None) -> Fact:
+    if y is None:
+        expected = p.sum(1, dtype=np.float64).mean() if len(p) else 0.0
+        return Fact(f"{expected:.3g}", "labels expected per row")
+    known = y >= 0
+    present = np.where(known, y, 0).sum(1, dtype=np.float64).mean()
+    expected = np.where(known, p, 0).sum(1, dtype=np.float64).mean()
+    return Fact(f"{present:.3g}", f"labels per row ({expected:.3g} expected)")
+
+
+def _exact(p: Array, y: Array) -> Fact:
+    known = y >= 0
+    judged = known.any(1)
+    right = (((p >= 0.5) == (y >= 0.5)) | ~known).all(1)[judged]
+    share = float(right.mean()) if right.size else 0.0
+    return Fact(f"{100 * share:.0f} %", "of rows have every label right at 50 %")

@@ -1,0 +1,310 @@
+"""What an address asks for: which file, which rule, which entries. A view is its address."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar, get_origin
+from urllib.parse import urlencode
+
+import numpy as np
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from starlette.datastructures import QueryParams
+
+from credibly.checks import InputError
+from credibly.decide import AverageSize, Cost, Recall, Threshold
+from credibly.decide.base import Decision
+from credibly.types import Array
+
+Asked = TypeVar("Asked", bound=BaseModel)
+
+RULE = ("average_size", "threshold", "recall", "miss", "false_alarm", "review", "own")
+KEPT = ("file", "raw", *RULE, "who")
+"""Parts of the address that links to other pages keep."""
+
+MOST_ENTRIES = 10_000
+"""Entries of a view; the rest is counted, not listed."""
+
+EntryKind = Literal[
+    "rows",
+    "probably-wrong",
+    "missed",
+    "false-alarm",
+    "hit",
+    "borderline",
+    "not-annotated",
+    "disagreement",
+]
+ENTRY_KINDS: dict[EntryKind, tuple[str, str]] = {
+    "rows": ("All rows", "of all rows, the most probable first"),
+    "probably-wrong": ("Probably wrong labels", "are probably wrong, the surest first"),
+    "missed": ("Missed", "are marked present, but not returned"),
+    "false-alarm": ("False alarms", "are marked absent, but returned"),
+    "hit": ("Right", "are marked present and returned"),
+    "borderline": ("Borderline", "by distance from the threshold, the nearest first"),
+    "not-annotated": ("Not annotated", "are not annotated, but returned"),
+    "disagreement": ("Files disagree", "are returned by only one of the two files"),
+}
+"""What is shown of rows and labels: the name of the view, and what holds for its labels."""
+
+
+class FileQuery(BaseModel):
+    """Which file, before or after calibration, and the rule that makes label sets."""
+
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
+
+    file: int = Field(0, ge=0, le=99)
+    raw: bool = False
+    threshold: float | None = Field(None, ge=0, le=1)
+    average_size: float | None = Field(None, ge=0.05, le=1e6)
+    recall: float | None = Field(None, ge=0.05, le=0.999)
+    miss: float | None = Field(None, gt=0, le=1e9)
+    false_alarm: float = Field(1.0, gt=0, le=1e9)
+    review: float | None = Field(None, gt=0, le=1e9)
+    own: str = Field("", max_length=4000)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_empty(cls, values: Any) -> Any:
+        """Return the fields of a form that were filled in."""
+        return {name: value for name, value in values.items() if value != ""}
+
+    def parameters(self, **changes: object) -> str:
+        """Return the view as the query of an address, without what is usual."""
+        values = {**self.model_dump(exclude_defaults=True), **changes}
+        kept = {name: value for name, value in values.items() if value is not None}
+        plain = {name: _text(value) for name, value in kept.items()}
+        return urlencode(plain)
+
+
+class EntryQuery(FileQuery):
+    """A view of single labels of rows: of one label, of some, or of all; and what holds for them.
+
+    ``q`` restricts it as a search does: labels that are wanted are those shown, and rows for which
+    an unwanted label is returned are left out.
+    """
+
+    label: str = Field("", max_length=1000)
+    q: str = Field("", max_length=2000)
+    kind: EntryKind = "rows"
+    low: float = Field(0.0, ge=0, le=1)
+    high: float = Field(1.0, ge=0, le=1)
+    labels_min: int = Field(0, ge=0, le=1_000_000)
+    labels_max: int | None = Field(None, ge=0, le=1_000_000)
+    truth: Literal["any", "known", "unknown"] = "any"
+    top: int = Field(24, ge=1, le=200)
+    start: int = Field(0, ge=0, le=MOST_ENTRIES)
+    against: int | None = Field(None, ge=0, le=99)
+
+    @property
+    def compared_with(self) -> int:
+        """Return the number of the other file, for a view of what two files say differently."""
+        return (1 if self.file == 0 else 0) if self.against is None else self.against
+
+    def of_kind(self, kind: EntryKind) -> EntryQuery:
+        """Return the same rows and labels, with another view of them."""
+        return self.model_copy(update={"kind": kind})
+
+    @property
+    def unpaged(self) -> EntryQuery:
+        """Return the view without what part of it is shown, and by whom."""
+        kept = {name: getattr(self, name) for name in EntryQuery.model_fields}
+        return EntryQuery.model_construct(**{**kept, "top": 24, "start": 0})
+
+
+class LabelOrder(FileQuery):
+    """Some labels, in an order."""
+
+    contains: str = Field("", max_length=1000)
+    flagged: bool = False
+    sort: Literal["label", "known", "rate", "AP", "gap", "excess", "flag"] | None = None
+    down: bool = True
+    start: int = Field(0, ge=0, le=10_000_000)
+
+
+class ExploreQuery(EntryQuery):
+    """Rows by a query, or single labels of rows by what is wrong with them."""
+
+    also: bool = False
+
+
+class RowQuery(FileQuery):
+    """One row, with all of its labels or those that matter."""
+
+    id: str = Field(min_length=1, max_length=1000)
+    all: bool = False
+
+
+def problem_words(found: Mapping[str, Any]) -> str:
+    """Return what pydantic finds wrong with a field, for people.
+
+    Example:
+        >>> problem_words({"type": "greater_than", "ctx": {"gt": 0.0}, "input": "-3", "msg": ""})
+        'must be more than 0; got -3'
+    """
+    limits = {"gt": "more than", "ge": "at least", "lt": "less than", "le": "at most"}
+    context = found.get("ctx", {})
+    words = next((f"must be {limits[n]} {context[n]:g}" for n in limits if n in context), "")
+    if not words and "parsing" in found["type"]:
+        words = "must be a number"
+    return f"{words or found['msg']}; got {str(found['input'])[:80]}"
+
+
+def read_query(kind: type[Asked], given: QueryParams) -> tuple[Asked, dict[str, str]]:
+    """Return an address without the fields that are wrong, and what is wrong with those.
+
+    Example:
+        >>> read_query(EntryQuery, QueryParams("low=2&label=cat"))[1]
+        {'low': 'must be at most 1; got 2'}
+    """
+    problems: dict[str, str] = {}
+    fields = kind.model_fields.items()
+    several = {name for name, field in fields if get_origin(field.annotation) is tuple}
+    values = {name: given.getlist(name) if name in several else given[name] for name in given}
+    while True:
+        left = {name: value for name, value in values.items() if name not in problems}
+        try:
+            return kind.model_validate(left), problems
+        except ValidationError as error:
+            found = {str(each["loc"][0]): problem_words(each) for each in error.errors()}
+            if not found.keys() - problems.keys():
+                raise RequestValidationError(error.errors()) from error
+            problems |= found
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value).removesuffix(".0")
+
+
+class DecideQuery(FileQuery):
+    """A rule to weigh: a threshold, costs, a label budget or a guarantee; of one label or all."""
+
+    by: Literal["threshold", "cost", "size", "recall"] | None = None
+    label: str = Field("", max_length=1000)
+    own_label: str = Field("", max_length=1000)
+    own_miss: float | None = Field(None, gt=0, le=1e9)
+    own_false_alarm: float = Field(1.0, gt=0, le=1e9)
+    own_review: float | None = Field(None, gt=0, le=1e9)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The rule in force.
+
+    Attributes:
+        decision: what makes the sets.
+        words: the rule for people.
+        costs: of each label by name, and under ``""`` of all others; empty for other rules.
+        review_from, accept_from: (labels,) where review and acceptance begin.
+    """
+
+    decision: Decision
+    words: str
+    costs: dict[str, Cost]
+    review_from: Array
+    accept_from: Array
+
+    def looks(self, probabilities: Array) -> Array:
+        """Return which entries a person should look at."""
+        low, high = (
+            each.astype(probabilities.dtype) for each in (self.review_from, self.accept_from)
+        )
+        return (probabilities >= low) & (probabilities < high)
+
+
+def rule_of(asked: FileQuery, fitted: AverageSize | Recall | None, labels: list[str]) -> Rule:
+    """Return the rule of an address: costs, a size or recall (fitted), a threshold, or one half.
+
+    Args:
+        asked: the address.
+        fitted: the rule of its average size or recall; None where it names neither.
+        labels: names of the columns.
+    """
+    count = len(labels)
+    if asked.miss is not None:
+        return _cost_rule(Cost(asked.miss, asked.false_alarm, asked.review), asked.own, labels)
+    if isinstance(fitted, Recall):
+        words = f"finds at least {100 * fitted.level:g} % of the labels, in 9 of 10 cases"
+        limits = np.full(count, np.nextafter(fitted.thresholds[0], 1.0))
+        return Rule(fitted, words, {}, limits, limits)
+    if fitted is not None:
+        words = f"{_per_row(fitted.average_size)}, on average"
+        limits = np.full(count, fitted.threshold)
+        return Rule(fitted, words, {}, limits, limits)
+    value = 0.5 if asked.threshold is None else asked.threshold
+    limits = np.full(count, value)
+    return Rule(Threshold(value), f"a probability of {100 * value:g} % or more", {}, limits, limits)
+
+
+def _cost_rule(usual: Cost, own: str, labels: list[str]) -> Rule:
+    low, high = (np.full(len(labels), bound) for bound in usual.bounds)
+    costs = {"": usual}
+    for name, cost in own_costs(own).items():
+        if name in labels:  # another file may lack the label
+            low[labels.index(name)], high[labels.index(name)] = cost.bounds
+            costs[name] = cost
+    if len(costs) == 1:
+        return Rule(usual, f"the lowest cost, if {_cost_words(usual)}", costs, low, high)
+    thresholds = {name: cost.bounds[1] for name, cost in costs.items() if name}
+    decision = Threshold(thresholds, usual.bounds[1], labels)
+    own_words = f"{len(thresholds)} {'labels have' if len(thresholds) > 1 else 'label has'} its own"
+    words = f"the lowest cost, if {_cost_words(usual)}; {own_words}"
+    return Rule(decision, words, costs, low, high)
+
+
+def _cost_words(cost: Cost) -> str:
+    review = "" if cost.review is None else f", and a review {cost.review:g}"
+    return f"a miss costs {cost.miss:g}, a false alarm {cost.false_alarm:g}{review}"
+
+
+def own_costs(text: str) -> dict[str, Cost]:
+    """Return the costs of single labels, from JSON: name to miss, false alarm and, perhaps, review.
+
+    Example:
+        >>> own_costs('{"cat": [5, 1, 0.5]}')
+        {'cat': Cost(miss=5, false_alarm=1, review=0.5)}
+    """
+    if not text:
+        return {}
+    try:
+        document = json.loads(text)
+        found = {str(name): Cost(*map(float, values)) for name, values in document.items()}
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise InputError(
+            'the costs of single labels must be JSON such as {"cat": [5, 1, 0.5]}: miss, false '
+            f"alarm, review; got {text[:80]!r}."
+        ) from error
+    return found
+
+
+def rule_words(query: Mapping[str, str]) -> str:
+    """Return the rule of an address in a few words.
+
+    Example:
+        >>> rule_words({}), rule_words({"average_size": "2"}), rule_words({"miss": "5"})
+        ('threshold 50 %', '2 labels per row', 'a miss costs 5 times a false alarm')
+    """
+    try:
+        if query.get("miss"):
+            ratio = float(query["miss"]) / float(query.get("false_alarm") or 1)
+            return f"a miss costs {ratio:.3g} times a false alarm"
+        if query.get("recall"):
+            return f"finds {100 * float(query['recall']):.3g} % of the labels"
+        if query.get("average_size"):
+            return _per_row(float(query["average_size"]))
+        return f"threshold {100 * float(query.get('threshold') or 0.5):.3g} %"
+    except (ValueError, ZeroDivisionError):
+        return "choose a rule"
+
+
+def _per_row(size: float) -> str:
+    return f"{size:.3g} {'label' if size == 1 else 'labels'} per row"
+
+
+def kept(query: Mapping[str, str]) -> dict[str, str]:
+    """Return the parts of an address that links keep."""
+    return {name: query[name] for name in KEPT if query.get(name)}

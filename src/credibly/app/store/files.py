@@ -1,0 +1,594 @@
+"""One predictions file, opened for serving: in memory for search, sampled for budgets."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from credibly import metrics
+from credibly.app.server.background import NotReady, Pending, remembered
+from credibly.app.statistics.decisions import (
+    EntryCosts,
+    Outcome,
+    SetSizes,
+    ThresholdCounts,
+    budget,
+    outcome,
+    threshold_counts,
+)
+from credibly.app.statistics.labels import (
+    AtlasRow,
+    Confusion,
+    confusions,
+    label_atlas,
+    summarize_columns,
+)
+from credibly.app.statistics.overview import FirstLook, ThresholdCurve, first_look, threshold_curve
+from credibly.app.store.address import LabelOrder, Rule
+from credibly.app.store.rows import (
+    Item,
+    Neighbour,
+    item_at,
+    neighbours,
+    uncertainty,
+    usual_distance,
+)
+from credibly.checks import InputError, nearest
+from credibly.decide import AverageSize, Recall, Threshold
+from credibly.metrics.calibration import ReliabilityDiagram
+from credibly.notebook import counted
+from credibly.pipeline import Pipeline
+from credibly.predictions import Predictions
+from credibly.predictions.dataset import identity
+from credibly.retrieve import Answer, Index, Joint, Query
+from credibly.retrieve.joint.pairs import Together, seen_together
+from credibly.retrieve.query import folded
+from credibly.review.issues import fit_noise
+from credibly.review.noise_model import NoiseModel
+from credibly.targets import Targets
+from credibly.types import Array
+
+SAMPLE = 50_000  # rows that budgets are worked out on; more would not move them visibly
+SAMPLE_CELLS = 2**26  # and their probabilities: 256 MB, the truth beside them a quarter of it
+TOGETHER, TOGETHER_CELLS = 12, 2**21  # labels shown beside a query; probabilities looked at
+Prices = tuple[str, float, float, float, float, float]
+"""A label with the costs of a miss, a false alarm and a look; where review and acceptance begin."""
+COUNTED_AT_ONCE = 2**22  # probabilities; the labels of larger files are counted in the background
+BLOCK_CELLS = 2**22  # probabilities looked at in one go: 16 MB, and a few masks of a quarter
+SHOWN = 8  # rows of each group on the page of a label
+
+
+@dataclass(frozen=True)
+class RowOfLabel:
+    """A row with the probability of one label (None where the row does not hold it)."""
+
+    id: str
+    probability: float | None
+    truth: int | None = None
+
+
+@dataclass(frozen=True)
+class LabelReport:
+    """All that a label's page says.
+
+    Attributes:
+        about: its numbers by name.
+        reliability, curve: None without truth.
+        groups: rows to look at, by what they have in common.
+    """
+
+    about: dict[str, Any]
+    reliability: ReliabilityDiagram | None
+    curve: ThresholdCurve | None
+    groups: dict[str, list[RowOfLabel]]
+
+
+class ServedFile(ABC):
+    """What files of both layouts share: a column per label, or the top labels of each row."""
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, partial: bool = False, name: str | None = None
+    ) -> None:
+        self.path = Path(path)
+        self._name = name
+        self.identity = identity(path)  # before the file is opened: it may be replaced meanwhile
+        self.scan = Predictions.scan(path, partial=partial)
+        self.partial = partial
+        self.labels = list(self.scan.labels)
+        self._columns = {name: place for place, name in enumerate(self.labels)}
+        self._summaries = Lock()
+        self._judged = Pending(self._waited_first_look, f"judging the probabilities, {self.size}")
+
+    @property
+    def name(self) -> str:
+        if self._name is not None:
+            return self._name
+        stem = self.path.stem
+        return self.path.resolve().parent.name if stem == "predictions" else stem
+
+    @property
+    def size(self) -> str:
+        """Return how large the file is, for people."""
+        return f"{counted(self.scan.num_rows, 'row')} and {counted(len(self.labels), 'label')}"
+
+    @property
+    def has_truth(self) -> bool:
+        return self.scan.has_targets
+
+    def column_of(self, label: str) -> int:
+        """Return the number of a label's column."""
+        return self._columns[self.check(label)]
+
+    def check(self, label: str) -> str:
+        """Return a label's name, which must be one of the file."""
+        if label not in self._columns:
+            raise InputError(f"unknown label {label!r}. {nearest(label, self.labels)}")
+        return label
+
+    def named(self, text: str) -> list[int]:
+        """Return the numbers of labels that contain ``text``; those that start with it first."""
+        asked = folded(text)
+        inside = [number for number, name in enumerate(self._folded) if asked in name]
+        return sorted(inside, key=lambda number: not self._folded[number].startswith(asked))
+
+    @cached_property
+    def _folded(self) -> list[str]:
+        return [folded(name) for name in self.labels]
+
+    def begin(self) -> None:
+        """Begin to work out what the first page shows."""
+        self._judged.begin()
+
+    @property
+    def first_look(self) -> FirstLook:
+        """Return what the first page shows."""
+        self._judged.wait()
+        return self._waited_first_look()
+
+    def _waited_first_look(self) -> FirstLook:
+        with self._summaries:
+            return self._first_look
+
+    @cached_property
+    @abstractmethod
+    def _first_look(self) -> FirstLook: ...
+
+    @abstractmethod
+    def label_report(self, label: str) -> LabelReport: ...
+
+
+class ServedPredictions(ServedFile):
+    """A file with a column per label. What is slow is worked out once, when first asked for."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        calibrated: bool = True,
+        partial: bool = False,
+        joint: Joint | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(path, partial=partial, name=name)
+        self.joint = joint
+        self.calibrated = calibrated
+        self._lock = Lock()
+        self._linking = Lock()  # every page asks for this, also while the index is read
+        self._sampling = Lock()  # for this no search waits
+        self._sampled = Pending(self._waited_sample, f"reading a sample of {self.size}")
+        self._listed = Pending(self._waited_atlas, f"measuring every label, {self.size}")
+        if joint is not None:
+            joint.check(self.labels)
+
+    def reopened(self) -> ServedPredictions:
+        """Return the file as it is now."""
+        return ServedPredictions(self.path, partial=self.partial, joint=self.joint, name=self._name)
+
+    @property
+    def measured(self) -> int:
+        """Return how many rows the numbers come from."""
+        return len(self.sample)
+
+    # The first to ask reads the file and others wait. A cached property alone would let all of
+    # them read it, from Python 3.12 on.
+
+    @property
+    def uncalibrated(self) -> ServedPredictions | None:
+        """Return the same scores through the loss's link alone, where the file tells how."""
+        with self._linking, suppress(OSError):  # of a file that is gone; error pages ask, too
+            return self._uncalibrated
+
+    @property
+    def index(self) -> Index:
+        """Return all rows, for search."""
+        with self._lock:
+            return self._index
+
+    @property
+    def sample(self) -> Predictions:
+        """Return all rows, or a fixed random part of a large file.
+
+        Raises:
+            NotReady: while it is being read, after some seconds. So do ``atlas``, ``first_look``.
+        """
+        if "_sample" not in self.__dict__:
+            self._sampled.wait()
+        return self._waited_sample()
+
+    @cached_property
+    def noise(self) -> NoiseModel:
+        """Return how often the truth is wrong."""
+        return fit_noise(self._waited_sample())
+
+    def _waited_sample(self) -> Predictions:
+        with self._sampling:
+            return self._sample
+
+    def release(self) -> None:
+        """Forget the rows; they are read again when they are asked for."""
+        with self._lock, self._linking, self._sampling:
+            for name in ("_index", "_sample", "_uncalibrated"):
+                vars(self).pop(name, None)
+            self._sampled = Pending(self._waited_sample, self._sampled.what)
+
+    @cached_property
+    def _uncalibrated(self) -> ServedPredictions | None:
+        about = self.scan.metadata
+        if not (self.calibrated and self.scan.has_scores and about.get("calibrator")):
+            return None
+        try:
+            return _Uncalibrated(self.path, about.get("loss"), self.partial)
+        except InputError:  # a loss of somebody else's, or of a later version
+            return None
+
+    @cached_property
+    def _index(self) -> Index:
+        return Index.read(self.path, partial=self.partial)
+
+    @cached_property
+    def _sample(self) -> Predictions:
+        size = max(1000, min(SAMPLE, SAMPLE_CELLS // max(1, len(self.labels))))
+        if "_index" in self.__dict__ and not (self.scan.has_scores or self.scan.soft):
+            return self._from_index(self._index, min(size, self.scan.num_rows))
+        if self.scan.num_rows <= size:
+            return self.scan.read()
+        chosen = np.random.default_rng(0).choice(self.scan.num_rows, size, replace=False)
+        return self.scan.read(rows=np.sort(chosen))
+
+    def _from_index(self, index: Index, size: int) -> Predictions:
+        """Return the sample from memory, which is faster than from many columns of a file."""
+        chosen = np.sort(np.random.default_rng(0).choice(len(index), size, replace=False))
+        p, y = index.column_block(0, len(self.labels))
+        return Predictions(
+            labels=self.labels,
+            ids=np.array(index.ids(chosen), dtype=object),
+            probabilities=np.ascontiguousarray(p[:, chosen].T),
+            targets=None if y is None else np.ascontiguousarray(y[:, chosen].T),
+            scores=None,
+            metadata=self.scan.metadata,
+        )
+
+    def atlas(self, asked: LabelOrder) -> Sequence[AtlasRow]:
+        """Return the labels that are asked for, with the noise of their numbers, on the sample."""
+        self._listed.wait()
+        rows = self._waited_atlas()
+        found = [rows[place] for place in sorted(self.named(asked.contains))]
+        found = [row for row in found if row.flag or not asked.flagged]
+        if asked.sort is None:
+            return found
+        return sorted(found, key=_KEYS[asked.sort], reverse=asked.down)
+
+    def item(self, id: str, rule: Rule) -> Item:
+        """Return one row by its id."""
+        return item_at(self.index, self.place(id), rule)
+
+    def ids(self, start: int, count: int) -> list[str]:
+        """Return the ids of some rows, in the order of the file."""
+        places = np.arange(start, min(start + count, len(self.index)))
+        return list(map(str, self.index.ids(places)))
+
+    def neighbours(self, id: str) -> list[Neighbour]:
+        """Return the rows whose probabilities are most like those of a row."""
+        return neighbours(self.sample, self.index.row(self.place(id))[0], id)
+
+    @property
+    def label_counts(self) -> list[float]:
+        """Return how many rows carry each label, or are expected to; empty while not measured."""
+        if self.scan.num_rows * len(self.labels) <= COUNTED_AT_ONCE:
+            with suppress(NotReady):  # search does not wait for it
+                self._listed.wait()
+        found = [row.summary for row in self.__dict__.get("_atlas", ())]
+        return [each.expected if each.present is None else each.present for each in found]
+
+    def truth_of(self, id: str, labels: Sequence[str]) -> dict[str, int]:
+        """Return what is annotated for some labels of a row; those that are known."""
+        place = self.index.place(id)
+        y = None if place is None else self.index.row(place)[1]
+        if y is None:
+            return {}
+        return {name: int(y[t]) for name in labels if y[t := self.column_of(name)] >= 0}
+
+    def place(self, id: str) -> int:
+        """Return where a row lies in the index."""
+        place = self.index.place(id)
+        if place is None:
+            raise InputError(f"{self.name} has no row with the id {id!r}.")
+        return place
+
+    def _waited_atlas(self) -> list[AtlasRow]:
+        with self._summaries:
+            return self._atlas
+
+    @cached_property
+    def _atlas(self) -> list[AtlasRow]:
+        rows = self._waited_sample()
+        truth = rows.targets if self.has_truth else None
+        return label_atlas(self.labels, rows.probabilities, truth)
+
+    @cached_property
+    def _first_look(self) -> FirstLook:
+        rows = self._waited_sample()
+        wrong = self._count_wrong() if self.has_truth else 0
+        return first_look(rows, str(self.path), atlas=self._atlas, wrong=wrong)
+
+    def _count_wrong(self) -> int:
+        """Return how many labels of all rows are probably wrong, as the list of these counts."""
+        step, total = max(1, BLOCK_CELLS // len(self.index)), 0
+        for first in range(0, len(self.labels), step):
+            p, y = self.index.column_block(first, first + step)
+            total += 0 if y is None else int(self.noise.probably_wrong(p, y).sum())
+        return total
+
+    def search(self, query: str, top: int) -> Answer:
+        return self.index.search(query, top=top, joint=self.joint)
+
+    def column(self, label: str) -> tuple[Array, Array | None]:
+        return self.scan.column(label)
+
+    @remembered
+    def label_report(self, label: str) -> LabelReport:
+        """Return statistics of one label, its reliability and its most confident mistakes."""
+        p, y = self.column(self.check(label))
+        about: dict[str, Any] = {
+            "label": label,
+            "rows": len(p),
+            "expected": float(p.sum(dtype=np.float64)),
+        }
+        if y is None or not self.has_truth:
+            return LabelReport(about, None, None, self._groups(label, p, None))
+        (summary,) = summarize_columns([label], p[:, None], y[:, None])
+        about["known"] = summary.rows
+        about["known_expected"] = summary.expected
+        about["present"] = summary.present
+        about["average_precision"] = summary.average_precision
+        about["calibration_error"] = summary.error
+        about["log_loss"] = summary.log_loss
+        diagram = metrics.reliability(p[:, None], Targets(y[:, None]))
+        curve = threshold_curve(p[:, None], y[:, None])
+        return LabelReport(about, diagram, curve, self._groups(label, p, y))
+
+    def _groups(self, label: str, p: Array, y: Array | None) -> dict[str, list[RowOfLabel]]:
+        """Return rows to look at: those that are surely right, wrong and in between."""
+        near = np.abs(p - 0.5)
+        if y is None:
+            wanted = {"most probable": (p >= 0, -p), "borderline": (near < 0.25, near)}
+        else:
+            wanted = {
+                "right": ((y >= 0.5) & (p >= 0.5), -p),
+                "wrong": ((y >= 0) & (y < 0.5) & (p >= 0.5), -p),
+                "borderline": ((near < 0.25) & (y >= 0), near),
+                "missed": ((y >= 0.5) & (p < 0.5), p),
+            }
+        places = {name: _first(mask, key) for name, (mask, key) in wanted.items()}
+        chosen = np.unique(np.concatenate(list(places.values())))
+        read = self.scan.read(labels=[label], rows=chosen)
+        ids = dict(zip(chosen.tolist(), read.ids, strict=True))
+        return {
+            name: [
+                RowOfLabel(str(ids[row]), float(p[row]), None if y is None else int(y[row] >= 0.5))
+                for row in rows.tolist()
+            ]
+            for name, rows in places.items()
+        }
+
+    @remembered
+    def together(self, query: Query) -> list[Together]:
+        """Return the labels most probable where the query holds, on a part of the sample."""
+        rows = self.sample
+        few = slice(None, max(1000, TOGETHER_CELLS // len(self.labels)))
+        truth = rows.targets[few] if self.has_truth and rows.targets is not None else None
+        listed = seen_together(
+            query, rows.probabilities[few], self.labels, joint=self.joint, targets=truth
+        )
+        return listed[:TOGETHER]
+
+    def decision(self, average_size: float, labels: Sequence[str]) -> AverageSize:
+        """Return the rule behind ``budget``, for probabilities with these labels in this order."""
+        if sorted(labels) != sorted(self.labels):
+            raise InputError(
+                "`average_size` needs predictions of the labels of the run; those of "
+                f"{self.name} differ."
+            )
+        return self._fitted(average_size, tuple(labels))
+
+    @remembered
+    def _fitted(self, average_size: float, labels: tuple[str, ...]) -> AverageSize:
+        # Ties go to the label that comes first, so the order of the labels counts.
+        columns = [self.labels.index(name) for name in labels]
+        return AverageSize(average_size).fit(self.sample.probabilities[:, columns])
+
+    @remembered
+    def recall(self, level: float) -> Recall:
+        rows = self.sample
+        if rows.targets is None or not self.has_truth:
+            raise InputError(f"a guarantee needs rows with known truth; {self.name} has none.")
+        return Recall(level, ("probability", 0.1)).fit(rows.probabilities, Targets(rows.targets))
+
+    @remembered
+    def curve(self, label: str) -> ThresholdCurve | None:
+        """Return what one threshold finds and how often it is right, for one label or all."""
+        rows = self.sample
+        if rows.targets is None or not self.has_truth:
+            return None
+        place = self.column_of(label) if label else 0
+        which = slice(place, place + 1) if label else slice(None)
+        return threshold_curve(rows.probabilities[:, which], rows.targets[:, which])
+
+    @remembered
+    def confusions(self, label: str, limits: tuple[float, ...]) -> dict[str, list[Confusion]]:
+        """Return which labels a label is confused with on the sample, if each has a threshold."""
+        rows = self.sample
+        if rows.targets is None or not self.has_truth:
+            return {}
+        returned = rows.probabilities >= np.array(limits, dtype=rows.probabilities.dtype)
+        return confusions(self.labels, self.column_of(label), returned, rows.targets)
+
+    def limits(self, thresholds: Array) -> list[tuple[str, float, float, float]]:
+        """Return the first labels with their threshold, and what it finds and how often rightly."""
+        rows, count = self.sample, len(thresholds)
+        found = right = np.full(count, np.nan)
+        if self.has_truth and rows.targets is not None:
+            sets = rows.probabilities[:, :count] >= thresholds.astype(rows.probabilities.dtype)
+            truth = rows.targets[:, :count]
+            hits = (sets & (truth == 1)).sum(0)
+            with np.errstate(invalid="ignore"):
+                found, right = hits / (truth == 1).sum(0), hits / (sets & (truth >= 0)).sum(0)
+        columns = (thresholds.tolist(), found.tolist(), right.tolist())
+        return list(zip(self.labels[:count], *columns, strict=True))
+
+    @cached_property
+    def usual_distance(self) -> float:
+        """Return how far a row is from the most similar one at most, of 99 in 100 rows."""
+        return usual_distance(self.sample.probabilities)
+
+    @cached_property
+    def usual_uncertainty(self) -> float:
+        """Return how unsure the model is at most, of 99 in 100 rows."""
+        return float(np.quantile(uncertainty(self.sample.probabilities), 0.99))
+
+    @remembered
+    def threshold_counts(self, label: str) -> ThresholdCounts:
+        """Return entries with known truth by probability, of one label or all, on the sample."""
+        rows = self.sample
+        assert rows.targets is not None, "only files with truth are counted"
+        place = self.column_of(label) if label else 0
+        which = slice(place, place + 1) if label else slice(None)
+        return threshold_counts(rows.probabilities[:, which], rows.targets[:, which])
+
+    @remembered
+    def outcome(self, label: str, prices: tuple[Prices, ...]) -> Outcome:
+        """Return what decisions by cost come to on the sample, for one label or all.
+
+        Args:
+            label: its name; empty for all.
+            prices: of single labels by name, and under the empty name of all others.
+        """
+        rows = self.sample
+        assert rows.targets is not None, "only files with truth are counted"
+        usual = next(each[1:] for each in prices if not each[0])
+        columns = np.tile(np.array(usual)[:, None], len(self.labels))
+        for name, *own in prices:
+            if name in self._columns:  # another file may lack the label
+                columns[:, self._columns[name]] = own
+        which = slice(None)
+        if label:
+            which = slice(self._columns[label], self._columns[label] + 1)
+        costs = EntryCosts(*columns[:, which])
+        return outcome(rows.probabilities[:, which], rows.targets[:, which], costs)
+
+    def sets_of(self, by: str, size: float | None, threshold: float | None) -> SetSizes | None:
+        """Return the sizes of sets by an average size or by a threshold; None for costs."""
+        if by == "size" and size is not None:
+            return self.budget(round(size, 2))
+        return None if by == "cost" or threshold is None else self._at_least(threshold)
+
+    @remembered
+    def _at_least(self, threshold: float) -> SetSizes:
+        rows = self.sample
+        decision = Threshold(threshold)
+        return budget(decision, rows.probabilities, rows.targets if self.has_truth else None)
+
+    @remembered
+    def budget(self, average_size: float) -> SetSizes:
+        """Return label sets for an average size, on the sample."""
+        rows = self.sample
+        decision = self._fitted(average_size, tuple(self.labels))
+        return budget(decision, rows.probabilities, rows.targets if self.has_truth else None)
+
+
+def _first(mask: Array, key: Array, count: int = SHOWN) -> Array:
+    """Return where the smallest keys lie among those that are asked for."""
+    inside = np.flatnonzero(mask)
+    return inside[np.argsort(key[inside], kind="stable")[:count]]
+
+
+def _number(value: float | None) -> float:
+    """Return a value to sort by; what is not known comes last."""
+    return -np.inf if value is None or np.isnan(value) else float(value)
+
+
+_KEYS: dict[str, Callable[[AtlasRow], Any]] = {
+    "label": lambda row: folded(row.summary.label),
+    "known": lambda row: row.summary.rows if row.summary.present is not None else -1,
+    "rate": lambda row: _number(row.summary.present_share),
+    "AP": lambda row: _number(row.summary.average_precision),
+    "gap": lambda row: _number(row.summary.error),
+    "excess": lambda row: _number(row.summary.error - row.noise),
+    "flag": lambda row: row.flag,
+}
+
+
+class _Uncalibrated(ServedPredictions):
+    """A file read through its loss's link alone: what the model said before calibration."""
+
+    def __init__(self, path: str | os.PathLike[str], loss: str | None, partial: bool) -> None:
+        super().__init__(path, calibrated=False, partial=partial)
+        pipeline = Pipeline(loss, context={"num_labels": len(self.labels), "average_size": 1})
+        found = pipeline.loss
+        # A file holds one score per label: of two heads or without a link, the log-odds to rank by.
+        count = len(self.labels)
+        one_score = found is not None and found.has_link and found.num_outputs(count) == count
+        self._pipeline = pipeline if one_score else Pipeline()
+
+    def _through_link(self, scores: Array) -> Array:
+        return self._pipeline.probabilities(scores).astype(np.float32)
+
+    @cached_property
+    def _index(self) -> Index:
+        whole = self.scan.read()
+        truth = None if self.scan.soft else whole.targets  # a soft target is no hit and no miss
+        return Index(self._through_link(_required(whole.scores)), self.labels, whole.ids, truth)
+
+    @cached_property
+    def _sample(self) -> Predictions:
+        plain = ServedPredictions(self.path, calibrated=False, partial=self.partial)
+        rows = plain._waited_sample()
+        return Predictions.from_arrays(
+            probabilities=self._through_link(_required(rows.scores)),
+            targets=None if rows.targets is None else Targets(rows.targets),
+            labels=rows.labels,
+            ids=rows.ids,
+        )
+
+    def column(self, label: str) -> tuple[Array, Array | None]:
+        scores, targets = self.scan.column(label, "scores")
+        # A link may look at all labels of a row (softmax): then one column is not enough.
+        loss = self._pipeline.loss
+        if loss is not None and not loss.labelwise:
+            scores = self.scan.columns(self.labels, "scores")[0]
+            return self._through_link(scores)[:, self.labels.index(label)], targets
+        return self._through_link(scores[:, None])[:, 0], targets
+
+
+def _required(scores: Array | None) -> Array:
+    assert scores is not None, "only files with scores have a state before calibration"
+    return scores

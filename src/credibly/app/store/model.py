@@ -1,0 +1,372 @@
+"""A trained run: what goes in as people type and send it, how many at once, which set comes out."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from credibly.app.server.background import Turns
+from credibly.app.server.image_worker import ImageDecoder
+from credibly.checks import InputError
+from credibly.data.preparation import Columns, Preparation, listed, match_columns, without_names
+from credibly.data.table_files import records_table
+from credibly.decide.base import Decision
+from credibly.notebook import counted
+from credibly.pipeline import Pipeline
+from credibly.types import Array
+from credibly.untrusted.arrays import parse_array
+
+_SEPARATORS = re.compile(r"[\s,;]+")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(nan|inf(inity)?)", re.IGNORECASE)
+
+
+def parse_features(
+    content: bytes, ending: str, where: str, wanted: Preparation | None = None
+) -> tuple[Array | Columns, str]:
+    """Return rows of features, by position or by name, and a sentence on how they were named.
+
+    Args:
+        content: cells separated by commas, semicolons or spaces, one row per line, the first line
+            may hold their names; JSON: a list of numbers, an object of names and values, a list of
+            either, or ``{"features": …}`` around it; an array of numpy.
+        ending: of the file, such as ``.npy``; empty for what was typed.
+        where: what errors begin with.
+        wanted: the preparation of the run, which takes columns by name; None where the run knows no
+            names.
+
+    Raises:
+        InputError: for anything else, for other names, for rows of different lengths and values
+            that are not finite.
+
+    Example:
+        >>> parse_features(b"1, 2.5", "", "features")
+        (array([[1. , 2.5]], dtype=float32), '')
+        >>> wanted = Preparation.of_numbers(["age", "bmi"])
+        >>> wanted.transform(parse_features(b"bmi,age\\n1,2.5", "", "features", wanted)[0])
+        array([[2.5, 1. ]], dtype=float32)
+    """
+    note = ""
+    if ending == ".npy" or content.startswith(b"\x93NUMPY"):
+        array = parse_array(content, where)
+        if array.dtype.kind not in "buif":
+            raise InputError(f"{where} must hold numbers; got an array of {array.dtype}.")
+        rows = _checked(array[None] if array.ndim == 1 else array, where)
+    else:
+        rows, note = _parse_text(content, ending, where, wanted)
+    return rows, note
+
+
+def json_features(
+    found: object, where: str, wanted: Preparation | None
+) -> tuple[Array | Columns, list[str]]:
+    """Return rows of parsed JSON, by position or by name, and the names that the run ignores.
+
+    Args:
+        found: a list of numbers, an object of names and values, or a list of either; None (null) is
+            a missing value.
+        where: what errors begin with.
+        wanted: as for ``parse_features``.
+    """
+    rows = [found] if isinstance(found, dict) else found
+    if not isinstance(rows, list) or not rows:
+        raise InputError(
+            f"{where} must be a JSON list of numbers, an object of names and values, or a list of "
+            "either."
+        )
+    if not isinstance(rows[0], dict):
+        return _matrix(rows if isinstance(rows[0], list) else [rows], where), []
+    if wanted is None:
+        raise InputError(f"{without_names('The run')} Send lists of numbers.")
+    return _named(rows, where, wanted)
+
+
+def _checked(rows: Array, where: str) -> Array:
+    if rows.ndim != 2 or not rows.size:
+        raise InputError(
+            f"{where} must hold at least one row of numbers; got shape {rows.shape}. Separate "
+            "them by commas or spaces."
+        )
+    _check_size(*rows.shape)
+    with np.errstate(over="ignore"):
+        rows = rows.astype(np.float32)
+    bad = np.argwhere(np.isinf(rows))
+    if len(bad):
+        row, column = bad[0]
+        raise InputError(
+            f"{where} must hold finite numbers; row {row}, column {column} is {rows[row, column]}."
+        )
+    return rows
+
+
+def _parse_text(
+    content: bytes, ending: str, where: str, wanted: Preparation | None
+) -> tuple[Any, str]:
+    try:
+        text = content.decode("utf-8-sig").strip()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{where} must be text or a .npy file; {error.reason}.") from error
+    if ending == ".json" or text[:1] in ("[", "{"):
+        return _parse_json(text, where, wanted)
+    if len(_SEPARATORS.findall(text)) > MOST_VALUES:
+        raise InputError(f"{where} must hold at most {MOST_VALUES:,} numbers.")
+    lines = [line for line in text.splitlines() if line.strip()]
+    if len(lines) < 2 or _is_number(_numbers(lines[0])[0]):
+        return _matrix([_numbers(line) for line in lines], where), ""
+    delimiter = max(",;\t", key=lines[0].count)
+    names, *rows = [_cells(line, delimiter, where) for line in lines]
+    for number, row in enumerate(rows):
+        if len(row) != len(names):
+            raise InputError(
+                f"{where} must have rows of one length, {len(names)} as the names; row {number} "
+                f"has {len(row)}."
+            )
+    if wanted is None:
+        return _matrix(rows, where), f"{without_names('The run')} Columns were taken by position."
+    records = [dict(zip(names, row, strict=True)) for row in rows]
+    return _noted(*_named(records, where, wanted))
+
+
+def _numbers(line: str) -> list[str]:
+    return _SEPARATORS.split(line.strip().strip(",;"))
+
+
+def _cells(line: str, delimiter: str, where: str) -> list[str]:
+    """Return the cells of a line below names, which may hold spaces where there is a delimiter."""
+    if delimiter not in line:
+        return _numbers(line)
+    try:
+        return [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter))]
+    except csv.Error as error:
+        raise InputError(f"{where} must be a table with a line of names; {error}.") from error
+
+
+def _named(rows: list[Any], where: str, wanted: Preparation) -> tuple[Columns, list[str]]:
+    """Return columns by name, and the names of those that the run does not take."""
+    ignored: dict[str, None] = {}
+    for number, row in enumerate(rows):
+        if not isinstance(row, dict):
+            raise InputError(f"{where} must be objects of names and values; row {number} is none.")
+        _, extra = match_columns(list(row), wanted.names, f"row {number} of {where}")
+        ignored.update(dict.fromkeys(extra))
+    _check_size(sum(map(len, rows)))
+    return Columns(records_table(rows, where), where), list(ignored)
+
+
+def _noted(rows: Array | Columns, ignored: list[str]) -> tuple[Array | Columns, str]:
+    return rows, f"Left out, not a feature of the run: {', '.join(ignored)}." if ignored else ""
+
+
+def _is_number(cell: str) -> bool:
+    return _NUMBER.fullmatch(cell) is not None
+
+
+def _parse_json(text: str, where: str, wanted: Preparation | None) -> tuple[Any, str]:
+    if text.count(",") > MOST_VALUES:  # before they are parsed, which takes far more memory
+        raise InputError(f"{where} must hold at most {MOST_VALUES:,} numbers.")
+    try:
+        found: Any = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        reason = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
+        raise InputError(f"{where} must be JSON; {reason[:200]}.") from error
+    if isinstance(found, dict) and isinstance(found.get("features"), (list, dict)):
+        found = found["features"]
+    return _noted(*json_features(found, where, wanted))
+
+
+def _matrix(rows: list[Any], where: str) -> Array:
+    for number, row in enumerate(rows):
+        if not isinstance(row, list) or len(row) != len(rows[0]):
+            raise InputError(
+                f"{where} must have rows of one length, {len(rows[0])} as the first; row {number} "
+                f"has {len(row) if isinstance(row, list) else 'none'}."
+            )
+    for number, row in enumerate(rows):
+        for column, cell in enumerate(row):
+            fine = cell is None or type(cell) in (int, float)
+            fine = _is_number(cell) if isinstance(cell, str) else fine
+            if not fine:
+                raise InputError(
+                    f"{where} must hold numbers; row {number}, column {column} is {cell!r:.60}."
+                )
+    try:
+        matrix = np.array(rows, dtype=np.float64)
+    except (ValueError, OverflowError) as error:
+        raise InputError(f"{where} must hold numbers of ordinary size; {error}.") from error
+    return _checked(matrix, where)
+
+
+MOST_PIXELS = 25_000_000
+"""Pixels of an uploaded image; a small file can hold a huge one."""
+
+MOST_VALUES = 2_000_000
+"""Numbers that reach the network in one request: rows × channels × pixels, or rows × features."""
+
+MOST_CHARACTERS = 1_000_000
+"""Characters of all texts of one request."""
+
+AT_ONCE = 2
+"""Predictions at once: each takes memory for all activations of the network."""
+
+WAIT_SECONDS = 2.0
+
+
+class ServedModel:
+    """A trained run, with inputs brought to its shape and a bound on predictions at once."""
+
+    def __init__(self, run: Any) -> None:
+        self.run = run
+        self._turns = Turns(AT_ONCE, "predictions are being made")
+        self._decoder = ImageDecoder(AT_ONCE)
+
+    async def in_turn(self, work: Callable[[], Any]) -> Any:
+        """Return what ``work`` returns, in a thread, once fewer than ``AT_ONCE`` are at work."""
+
+        def done() -> Any:
+            try:
+                return work()
+            except InputError as error:
+                problem = str(error)
+            # Its traceback would keep the parsed rows alive until the answer is sent, and by then
+            # others are at work.
+            raise InputError(problem)
+
+        return await self._turns.run(done, WAIT_SECONDS)
+
+    async def warm_up(self) -> None:
+        """Predict one row of zeros in turn, so that what is compiled on first use is there."""
+        with suppress(InputError, OSError):  # told to whoever asks
+            await self._turns.run(self._predict_zeros, None, abandon=True)
+
+    def _predict_zeros(self) -> None:
+        shape = tuple(self.run.data["shape"])
+        if self.run.data["kind"] == "features":
+            self.run.predict(np.zeros((1, *shape), dtype=np.float32))
+        elif self.run.data["kind"] == "images":
+            channels, height, width = shape
+            size = (1, height, width) if channels == 1 else (1, height, width, channels)
+            self.run.predict(np.zeros(size, dtype=np.uint8))
+
+    def predict_image(self, content: bytes, decide: Callable[[], Decision | None]) -> Any:
+        """Return probabilities and the set of one image file, scaled to the shape of the run."""
+        if self.kind != "images":
+            raise InputError(f"this model takes {self.kind}; post them to /api/predict.")
+        return self.predict_rows(self.pixels(content, "the body of the request")[None], decide)
+
+    def pixels(self, content: bytes, where: str) -> Array:
+        """Return an image file as the network sees it; ``where`` is what errors begin with."""
+        shape = tuple(self.run.data["shape"])
+        return self._decoder.decode(content, shape, where, MOST_PIXELS)
+
+    def close(self) -> None:
+        """End the processes that decode images."""
+        self._decoder.close()
+
+    @property
+    def kind(self) -> str:
+        """Return what the rows of the run are: features, images, text or text with regions."""
+        return str(self.run.data["kind"])
+
+    @property
+    def feature_names(self) -> list[str] | None:
+        """Return the names of the columns that rows must have; None where not known."""
+        return self.run.feature_names
+
+    @property
+    def text_columns(self) -> int:
+        """Return how many texts a row of the run has; 0 where rows are something else."""
+        return int(self.run.data["shape"][0]) if self.run.data["kind"] == "text" else 0
+
+    def predict_texts(
+        self, texts: list[list[str]], decide: Callable[[], Decision | None]
+    ) -> dict[str, Any]:
+        """Return probabilities and sets for texts, each row a list of its columns."""
+        if not self.text_columns:
+            raise InputError(f"this model takes {self.run.data['kind']}, not texts.")
+        for row, columns in enumerate(texts):
+            if len(columns) != self.text_columns:
+                raise InputError(
+                    f"every row of `texts` must hold {counted(self.text_columns, 'text')}; row "
+                    f"{row} holds {len(columns)}."
+                )
+        total = sum(len(text) for columns in texts for text in columns)
+        if total > MOST_CHARACTERS:
+            raise InputError(
+                f"a request must hold at most {MOST_CHARACTERS:,} characters; got {total:,}. Send "
+                "fewer texts, or use `credibly predict`."
+            )
+        return self._predicted(texts, decide)
+
+    def predict_rows(
+        self, rows: Array | Columns, decide: Callable[[], Decision | None]
+    ) -> dict[str, Any]:
+        """Return probabilities and sets for rows of features or of pixels."""
+        if not isinstance(rows, Columns):
+            _check_size(*rows.shape)
+        return self._predicted(rows, decide)
+
+    def _predicted(self, rows: Any, decide: Callable[[], Decision | None]) -> dict[str, Any]:
+        predictions = self.run.predict(rows)
+        decision = decide() or self.run.pipeline.rule
+        return _answer(predictions.labels, predictions.probabilities, decision)
+
+
+def map_scores(
+    pipeline: Pipeline,
+    labels: list[str] | None,
+    found: object,
+    decide: Callable[[], Decision | None],
+) -> dict[str, Any]:
+    """Return probabilities and sets for scores, by a saved pipeline.
+
+    Args:
+        pipeline: of a run, or as ``credibly calibrate --save`` writes it.
+        labels: names of the scores; None where the pipeline knows none.
+        found: parsed JSON: a list of numbers, an object of labels and numbers, or a list of either.
+        decide: gives the rule; None for that of the pipeline.
+    """
+    where = "`scores`"
+    rows = [found] if isinstance(found, dict) else found
+    if labels is not None and isinstance(rows, list) and rows and isinstance(rows[0], dict):
+        for number, row in enumerate(rows):
+            if not isinstance(row, dict) or row.keys() != set(labels):
+                raise InputError(
+                    f"row {number} of {where} must have one number for each of the "
+                    f"{len(labels)} labels, by name: {listed(labels)}."
+                )
+        rows = [[row[label] for label in labels] for row in rows]
+    scores, _ = json_features(rows, where, None)
+    assert isinstance(scores, np.ndarray)
+    if np.isnan(scores).any():
+        raise InputError(f"{where} must be numbers; got null.")
+    count = scores.shape[1] if labels is None else len(labels)
+    width = count if pipeline.loss is None else pipeline.loss.num_outputs(count)
+    if labels is not None and scores.shape[1] != width:
+        raise InputError(f"{where} must have {width} numbers per row; got {scores.shape[1]}.")
+    probabilities = pipeline.probabilities(scores)
+    names = labels or [str(number) for number in range(probabilities.shape[1])]
+    return _answer(names, probabilities, decide() or pipeline.rule)
+
+
+def _answer(labels: list[str], probabilities: Array, decision: Decision) -> dict[str, Any]:
+    sets = decision.predict(probabilities)
+    return {
+        "labels": labels,
+        "probabilities": probabilities.tolist(),
+        "sets": [[name for name, on in zip(labels, row, strict=True) if on] for row in sets],
+        "decision": repr(decision),
+    }
+
+
+def _check_size(*shape: int) -> None:
+    if int(np.prod(shape)) > MOST_VALUES:
+        sizes = " × ".join(map(str, shape))
+        raise InputError(
+            f"a request must hold at most {MOST_VALUES:,} numbers; got {sizes}. Send fewer rows, "
+            "or use `credibly predict`."
+        )

@@ -1,0 +1,354 @@
+"""The served files: which is asked for, which rule is in force, which labels of rows are wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from threading import Lock
+from typing import Any, cast
+
+import numpy as np
+
+from credibly.app.store.address import MOST_ENTRIES, EntryQuery, FileQuery, Rule, rule_of
+from credibly.app.store.files import BLOCK_CELLS, ServedPredictions
+from credibly.app.store.top_k import ServedTop
+from credibly.checks import InputError
+from credibly.retrieve import Index, parse
+from credibly.review.noise_model import NoiseModel, log_odds
+from credibly.types import Array
+
+VIEWS = 32  # views remembered, each at most 160 kB
+MOST_BYTES = 2 * 2**30  # of files in memory, as far as there are more than two
+COLUMNS = ("id", "label", "probability", "truth", "threshold", "other")
+Served = ServedPredictions | ServedTop
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry of a view.
+
+    Attributes:
+        id, label: which entry.
+        probability: that the label is present.
+        truth: 1 present, 0 absent, None unknown.
+        threshold: from which probability the rule selects the label.
+        other: the probability in the other file; None without one.
+    """
+
+    id: str
+    label: str
+    probability: float
+    truth: int | None
+    threshold: float
+    other: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, in the order of the columns of a table."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class EntryList:
+    """The number of entries in a view, and where the first of them lie, the most telling first.
+
+    ``sure`` is False for labels that contradict the model where none is probably wrong.
+    """
+
+    total: int
+    labels: Array
+    places: Array
+    sure: bool = True
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(frozen=True)
+class Other:
+    """Another file with the same labels: its index, and where the rows of the first lie in it."""
+
+    index: Index
+    places: Array
+    columns_of: dict[str, int]
+
+    def columns(self, names: Sequence[str]) -> Array:
+        """Return its probabilities of some labels, (labels, rows); NaN where it lacks them."""
+        found = np.full((len(names), len(self.places)), np.nan, dtype=np.float32)
+        there = self.places >= 0
+        for row, name in enumerate(names):
+            if name in self.columns_of:
+                place = self.columns_of[name]
+                column = self.index.column_block(place, place + 1)[0][0]
+                found[row, there] = column[self.places[there]]
+        return found
+
+    def probability(self, label: str, place: int) -> float | None:
+        """Return its probability of one entry; None where it lacks the row or the label."""
+        column, there = self.columns_of.get(label), int(self.places[place])
+        if column is None or there < 0:
+            return None
+        return float(self.index.column_block(column, column + 1)[0][0, there])
+
+
+class Store:
+    """Views of the served files, worked out when asked for; the latest are remembered."""
+
+    def __init__(self, files: Sequence[Served]) -> None:
+        self.files = files
+        remembered = lru_cache(maxsize=VIEWS)(self._find)  # a view is frozen, so it is a key
+        self._found = cast(Callable[[EntryQuery], EntryList], remembered)
+        self._other = lru_cache(maxsize=2)(self._match)
+        self._used: dict[int, None] = {}
+        self._lock = Lock()
+
+    def any(self, number: int, raw: bool) -> Served:
+        """Return one of the files, before calibration if asked."""
+        if not self.files:
+            raise InputError("no run has predictions yet; /compare shows how far each has come.")
+        if not 0 <= number < len(self.files):
+            raise InputError(f"there are {len(self.files)} predictions files; got number {number}.")
+        chosen = self.files[number]
+        self._use(number)
+        if not raw:
+            return chosen
+        before = chosen.uncalibrated
+        if before is None:
+            raise InputError(
+                f"{chosen.name} does not hold scores and a calibrator, so there is no state before "
+                "calibration to show."
+            )
+        return before
+
+    def file(self, number: int, raw: bool) -> ServedPredictions:
+        """Return one of the files that hold a probability for every label and row."""
+        chosen = self.any(number, raw)
+        if isinstance(chosen, ServedTop):
+            raise InputError(
+                f"this needs a probability for every label and row; {chosen.name} holds the most "
+                "probable labels of each row. Overview, search, labels and rows are there."
+            )
+        return chosen
+
+    def _use(self, number: int) -> None:
+        """Note that a file is looked at; those looked at longest ago leave memory.
+
+        At least two stay, since views compare two.
+        """
+        with self._lock:
+            self._used.pop(number, None)
+            self._used[number] = None
+            while len(self._used) > 2 and sum(map(self._size, self._used)) > MOST_BYTES:
+                oldest = next(iter(self._used))
+                del self._used[oldest]
+                self.files[oldest].release()
+                self._other.cache_clear()
+
+    def _size(self, number: int) -> int:
+        chosen = self.files[number]
+        return 5 * chosen.scan.num_rows * chosen.scan.row_cells
+
+    def rule(self, asked: FileQuery) -> Rule:
+        """Return the rule that an address asks for."""
+        chosen, fitted = self.any(asked.file, asked.raw), None
+        if asked.miss is None and asked.average_size is not None:
+            dense = self.file(asked.file, asked.raw)
+            fitted = dense.decision(round(asked.average_size, 2), dense.labels)
+        elif asked.miss is None and asked.recall is not None:
+            fitted = self.file(asked.file, asked.raw).recall(round(asked.recall, 3))
+        return rule_of(asked, fitted, chosen.labels)
+
+    def found(self, asked: EntryQuery) -> EntryList:
+        """Return the entries of a view."""
+        if asked.label:
+            self.file(asked.file, asked.raw).check(asked.label)
+        if asked.low > asked.high:
+            raise InputError(f"`low` must not be above `high`; got {asked.low} and {asked.high}.")
+        return self._found(asked.unpaged)
+
+    def to_review(self, asked: EntryQuery) -> EntryList:
+        """Return the entries of a view; where no label is probably wrong, those to doubt first.
+
+        These are the missed labels and the false alarms in turns, the surest mistakes first.
+        """
+        found = self.found(asked)
+        chosen = self.file(asked.file, asked.raw)
+        if asked.kind != "probably-wrong" or found.total or not chosen.has_truth:
+            return found
+        both = [self.found(asked.of_kind(kind)) for kind in ("false-alarm", "missed")]
+        turns = np.argsort(np.concatenate([np.arange(len(each)) for each in both]), kind="stable")
+        labels, places = (
+            np.concatenate([getattr(each, name) for each in both])[turns[:MOST_ENTRIES]]
+            for name in ("labels", "places")
+        )
+        return EntryList(sum(each.total for each in both), labels, places, sure=False)
+
+    def entries(self, asked: EntryQuery, start: int, stop: int) -> list[Entry]:
+        """Return some entries of a view."""
+        found = self.found(asked)
+        return self.entries_of(asked, found, np.arange(start, min(stop, len(found))))
+
+    def entries_of(self, asked: FileQuery, found: EntryList, which: Array) -> list[Entry]:
+        """Return the entries at some places of a view."""
+        index, rule = self.file(asked.file, asked.raw).index, self.rule(asked)
+        other = self._compared(asked) if isinstance(asked, EntryQuery) else None
+        labels, places = found.labels[which], found.places[which]
+        p, y = index.column_block(0, len(index.labels))
+        chosen = p[labels, places].tolist()
+        truth = [-1] * len(which) if y is None else y[labels, places].tolist()
+        limits = rule.accept_from[labels].tolist()
+        listed = []
+        for k, id in enumerate(index.ids(places)):
+            name, known = index.labels[labels[k]], None if truth[k] < 0 else int(truth[k])
+            there = None if other is None else other.probability(name, int(places[k]))
+            listed.append(Entry(str(id), name, float(chosen[k]), known, float(limits[k]), there))
+        return listed
+
+    def entry(self, asked: FileQuery, id: str, label: str) -> Entry:
+        """Return one entry."""
+        chosen = self.file(asked.file, asked.raw)
+        place = np.array([chosen.place(id)])
+        where = EntryList(1, np.array([chosen.column_of(label)]), place)
+        plain = FileQuery.model_validate(asked.model_dump(include=set(FileQuery.model_fields)))
+        return self.entries_of(plain, where, np.arange(1))[0]
+
+    def _find(self, asked: EntryQuery) -> EntryList:
+        chosen = self.file(asked.file, asked.raw)
+        noise = chosen.noise if asked.kind == "probably-wrong" else None
+        return find_entries(chosen.index, asked, self.rule(asked), self._compared(asked), noise)
+
+    def _compared(self, asked: EntryQuery) -> Other | None:
+        """Return the file that a view compares with; None where it compares with none."""
+        if asked.kind != "disagreement":
+            return None
+        if len(self.files) < 2:
+            raise InputError("disagreement needs two files: `credibly serve A.parquet B.parquet`.")
+        if asked.compared_with == asked.file:
+            raise InputError("a file cannot disagree with itself; ask for another with `against`.")
+        return self._other(asked.file, asked.raw, asked.compared_with)
+
+    def _match(self, file: int, raw: bool, against: int) -> Other:
+        index, other = self.file(file, raw).index, self.file(against, False).index
+        return Other(other, index.places_in(other), {n: t for t, n in enumerate(other.labels)})
+
+
+def find_entries(
+    index: Index,
+    asked: EntryQuery,
+    rule: Rule,
+    other: Other | None,
+    noise: NoiseModel | None = None,
+) -> EntryList:
+    """Return the entries of a view, the most telling first, at most ``MOST_ENTRIES``.
+
+    ``noise`` says which labels are probably wrong; it is needed for these alone.
+    """
+    columns, unwanted = _columns_asked(index, asked)
+    rows = _rows_asked(index, asked)
+    for column in unwanted:
+        without = index.column_block(column, column + 1)[0][0] < rule.accept_from[column]
+        rows = without if rows is None else rows & without
+    step = max(1, BLOCK_CELLS // len(index))
+    best = _Best(MOST_ENTRIES)
+    for start, stop in columns:
+        for first in range(start, stop, step):
+            last = min(stop, first + step)
+            p, y = index.column_block(first, last)
+            elsewhere = None if other is None else other.columns(index.labels[first:last])
+            limits = rule.accept_from[first:last, None]
+            mask, key = _matching(asked.kind, p, y, limits, elsewhere, noise)
+            mask &= (p >= asked.low) & (p <= asked.high)
+            if asked.truth != "any":
+                mask &= _annotated(p, y, -1) == (asked.truth == "unknown")
+            if rows is not None:
+                mask &= rows
+            best.add(first, mask, key)
+    return EntryList(best.total, best.labels, best.places)
+
+
+def _matching(
+    kind: str, p: Array, y: Array | None, t: Array, other: Array | None, noise: NoiseModel | None
+) -> tuple[Array, Array]:
+    """Return which entries are of a kind, and how telling each is."""
+    match kind:
+        case "hit":
+            return _annotated(p, y, 1) & (p >= t), p
+        case "missed":
+            return _annotated(p, y, 1) & (p < t), 1 - p
+        case "false-alarm":
+            return _annotated(p, y, 0) & (p >= t), p
+        case "not-annotated":
+            return _annotated(p, y, -1) & (p >= t), p
+        case "borderline":
+            return np.ones(p.shape, dtype=bool), -np.abs(p - t.astype(p.dtype))
+        case "disagreement":
+            assert other is not None, "two files are compared"
+            return ((p >= t) != (other >= t)) & ~np.isnan(other), np.abs(p - other)
+        case "probably-wrong":
+            if y is None or noise is None:  # every probable label is offered for a decision
+                return p >= 0.5, p
+            mask, key = noise.probably_wrong(p, y), np.zeros(p.shape)
+            key[mask] = noise.error_probability(log_odds(p[mask]), y[mask])
+            return mask, key
+        case _:
+            return np.ones(p.shape, dtype=bool), p
+
+
+def _annotated(p: Array, y: Array | None, value: int) -> Array:
+    """Return which entries are annotated so; without truth all of them are unknown, −1."""
+    return np.full(p.shape, value == -1) if y is None else y == value
+
+
+def _columns_asked(index: Index, asked: EntryQuery) -> tuple[list[tuple[int, int]], list[int]]:
+    """Return the ranges of columns to look at, and the columns whose rows are left out."""
+    whole = [(0, len(index.labels))]
+    wanted, unwanted = ((asked.label,) if asked.label else ()), ()
+    if asked.q.strip():
+        query = parse(asked.q, index.labels)
+        if query.formula is not None:
+            raise InputError(
+                "this view takes labels that you want and do not want, such as "
+                "`+fork -knife`; alternatives in brackets work for all rows only."
+            )
+        wanted, unwanted = (*wanted, *query.wanted), query.unwanted
+    places = {name: place for place, name in enumerate(index.labels)}
+    chosen = sorted({places[name] for name in wanted})
+    return [(t, t + 1) for t in chosen] or whole, [places[name] for name in unwanted]
+
+
+def _rows_asked(index: Index, asked: EntryQuery) -> Array | None:
+    """Return which rows have the asked number of labels marked present; None for any number."""
+    if not asked.labels_min and asked.labels_max is None:
+        return None
+    count = np.zeros(len(index), dtype=np.int32)
+    step = max(1, BLOCK_CELLS // len(index))
+    for start in range(0, len(index.labels), step):
+        y = index.column_block(start, start + step)[1]
+        if y is not None:
+            count += (y == 1).sum(0, dtype=np.int32)
+    most = np.iinfo(np.int32).max if asked.labels_max is None else asked.labels_max
+    return (count >= asked.labels_min) & (count <= most)
+
+
+class _Best:
+    """The entries with the largest keys; of equal ones those of earlier labels and rows."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.total, self._least = most, 0, -np.inf
+        self.keys = np.empty(0, dtype=np.float32)
+        self.labels = np.empty(0, dtype=np.int64)
+        self.places = np.empty(0, dtype=np.int64)
+
+    def add(self, first: int, mask: Array, key: Array) -> None:
+        self.total += int(mask.sum())
+        labels, places = np.nonzero(mask & (key > self._least))
+        keys = np.concatenate([self.keys, key[labels, places]])
+        labels = np.concatenate([self.labels, labels + first])
+        places = np.concatenate([self.places, places])
+        if len(keys) > self.most:  # sorting millions takes seconds; most of them cannot be listed
+            enough = keys >= np.partition(keys, -self.most)[-self.most]
+            keys, labels, places = keys[enough], labels[enough], places[enough]
+        order = np.argsort(-keys, kind="stable")[: self.most]
+        self.keys, self.labels, self.places = keys[order], labels[order], places[order]
+        if len(self.keys) == self.most:
+            self._least = float(self.keys[-1])

@@ -1,0 +1,331 @@
+"""Rules that compare probabilities with thresholds, given or fitted, or with each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from credibly import checks
+from credibly.arrays import like
+from credibly.decide.base import Decision, matrix
+from credibly.runtime import just_below
+from credibly.types import Array, JsonObject
+
+
+class Threshold(Decision):
+    """Select labels with a probability of at least ``threshold``; nothing to fit.
+
+    With calibrated probabilities, ½ minimises the expected number of wrong labels. Where a false
+    positive costs c and a false negative m, c/(c + m) minimises the expected cost (see ``Cost``).
+
+    A probability that is below the threshold by no more than rounding in float32 reaches it.
+
+    Args:
+        threshold: in [0, 1]; one for all labels, or a dict with thresholds by label name.
+        default: threshold of the labels that a dict does not name.
+        labels: names of the columns, which a dict needs; ``for_labels`` gives them later, and
+            ``cr.write_sets`` takes them from the file.
+
+    Example:
+        >>> Threshold(0.5).predict(np.array([[0.2, 0.5, 0.9]]))
+        array([[False,  True,  True]])
+        >>> rule = Threshold({"cat": 0.3}, default=0.6).for_labels(["cat", "dog"])
+        >>> rule.predict(np.array([[0.4, 0.4]]))
+        array([[ True, False]])
+    """
+
+    name = "threshold"
+    fitted_on = "nothing"
+    _settings = ("threshold", "default", "labels")
+    _since: ClassVar[JsonObject] = {"default": 0.5, "labels": None}
+
+    def __init__(
+        self,
+        threshold: float | Mapping[str, float] = 0.5,
+        default: float = 0.5,
+        labels: Sequence[str] | None = None,
+    ) -> None:
+        self.threshold: float | dict[str, float]
+        if isinstance(threshold, Mapping):
+            self.threshold = {
+                str(name): checks.fraction(f"threshold of {name!r}", value)
+                for name, value in threshold.items()
+            }
+        else:
+            self.threshold = checks.fraction("threshold", threshold)
+        self.default = checks.fraction("default", default)
+        self.labels = None if labels is None else tuple(map(str, labels))
+        if self.labels is not None and isinstance(self.threshold, dict):
+            for name in self.threshold:
+                if name not in self.labels:
+                    hint = checks.nearest(name, self.labels)
+                    raise checks.InputError(f"there is no label {name!r} to threshold. {hint}")
+
+    def for_labels(self, labels: Sequence[str]) -> Threshold:
+        if not isinstance(self.threshold, dict):
+            return self
+        return Threshold(self.threshold, self.default, labels)
+
+    @property
+    def selects_above(self) -> Array:
+        return np.array(self._columns())
+
+    @property
+    def statement(self) -> str:
+        which = f"{self.threshold:g}" if isinstance(self.threshold, float) else "of its threshold"
+        return (
+            f"Each label in a set is present with probability {which} or more if the "
+            "probabilities are calibrated. The size of sets is not guaranteed."
+        )
+
+    def _columns(self) -> list[float]:
+        """Return one threshold per label, or a single one for all."""
+        if not isinstance(self.threshold, dict):
+            return [self.threshold]
+        if self.labels is None:
+            raise checks.InputError(
+                "thresholds by label name need the names of the columns; call "
+                "`.for_labels(labels)` first."
+            )
+        return [self.threshold.get(name, self.default) for name in self.labels]
+
+    def comparison(self) -> JsonObject:
+        return {"rule": "above", "thresholds": just_below(np.array(self._columns())).tolist()}
+
+    def __repr__(self) -> str:
+        if isinstance(self.threshold, float):
+            return f"Threshold(threshold={self.threshold!r})"
+        return f"Threshold({self.threshold!r}, default={self.default!r})"
+
+
+class TopK(Decision):
+    """Select the ``k`` most probable labels of each row; of equal ones, those that come first.
+
+    Probabilities that differ by no more than rounding in float32 are equal.
+
+    Args:
+        k: at least 1, at most the number of labels.
+
+    Example:
+        >>> TopK(2).predict(np.array([[0.2, 0.5, 0.2]]))
+        array([[ True,  True, False]])
+    """
+
+    name = "top-k"
+    fitted_on = "nothing"
+    _settings = ("k",)
+
+    def __init__(self, k: int) -> None:
+        if k != int(k) or k < 1:
+            raise checks.InputError(f"`k` must be a whole number of at least 1; got {k!r}.")
+        self.k = int(k)
+
+    @property
+    def statement(self) -> str:
+        labels = "1 label" if self.k == 1 else f"{self.k} labels"
+        return f"Every set has exactly {labels}. Whether they are right is not guaranteed."
+
+    def comparison(self) -> JsonObject:
+        return {"rule": "most-probable", "k": self.k}
+
+
+class Cost(Decision):
+    r"""Select the labels whose selection is expected to cost less than leaving them out.
+
+    With probability p, selecting a label costs (1 − p) · ``false_alarm`` in expectation, leaving it
+    out costs p · ``miss``, and a review by a person costs ``review`` and is always right. The
+    cheapest of the three is chosen, label by label: accept from p ≥ 1 − review/false_alarm, reject
+    below p < review/miss, review in between; where that interval is empty, or without ``review``,
+    accept from p ≥ false_alarm/(false_alarm + miss).
+
+    Nothing is fitted, so calibrate first: the expected cost is right if the probabilities are.
+
+    Args:
+        miss: cost of leaving out a label that is present, above 0.
+        false_alarm: cost of selecting a label that is absent, above 0.
+        review: cost of a review by a person, above 0; None without review.
+
+    Example:
+        >>> cost = Cost(miss=5, false_alarm=1, review=0.25)
+        >>> probabilities = np.array([[0.02, 0.3, 0.9]])
+        >>> cost.predict(probabilities), cost.to_review(probabilities)
+        (array([[False, False,  True]]), array([[False,  True, False]]))
+        >>> cost.expected(probabilities).round(2)
+        array([0.45])
+    """
+
+    name = "cost"
+    fitted_on = "nothing"
+    _settings = ("miss", "false_alarm", "review")
+
+    def __init__(self, miss: float, false_alarm: float = 1.0, review: float | None = None) -> None:
+        self.miss = checks.positive("miss", miss)
+        self.false_alarm = checks.positive("false_alarm", false_alarm)
+        self.review = None if review is None else checks.positive("review", review)
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Return the probabilities where review and acceptance begin; equal without review."""
+        even = self.false_alarm / (self.false_alarm + self.miss)
+        if self.review is None:
+            return even, even
+        low, high = self.review / self.miss, 1 - self.review / self.false_alarm
+        return (low, high) if low < high else (even, even)
+
+    @property
+    def reviews(self) -> bool:
+        return self.review is not None
+
+    @property
+    def selects_above(self) -> Array:
+        return np.array([self.bounds[1]])
+
+    @property
+    def statement(self) -> str:
+        low, high = self.bounds
+        review = f" and goes to a person from {low:.4g} on" if low < high else ""
+        return (
+            f"A label is selected from a probability of {high:.4g} on{review}. No rule has a lower "
+            "expected cost if the probabilities are calibrated. The size of sets is not guaranteed."
+        )
+
+    def to_review(self, probabilities: Any) -> Any:
+        array = matrix(probabilities)
+        low = np.float64(self.bounds[0])
+        return like((array > just_below(low)) & ~self._sets(array), probabilities)
+
+    def expected(self, probabilities: Any) -> Any:
+        """Return the expected cost of each row's decisions, shape (n,), if p is calibrated."""
+        array = matrix(probabilities).astype(np.float64)
+        chosen, looked = self._sets(array), self.to_review(array)
+        each = np.where(chosen, (1 - array) * self.false_alarm, array * self.miss)
+        return like(np.where(looked, self.review or 0.0, each).sum(axis=1), probabilities)
+
+    def comparison(self) -> JsonObject:
+        return {"rule": "above", "thresholds": [just_below(self.bounds[1])]}
+
+    def __repr__(self) -> str:
+        look = "" if self.review is None else f", review={self.review:g}"
+        return f"Cost(miss={self.miss:g}, false_alarm={self.false_alarm:g}{look})"
+
+
+ALL, NONE = -1.0, 1.0
+"""Thresholds that every probability exceeds, and that none does."""
+
+
+class FittedThresholds(Decision):
+    """A rule that selects labels whose probability exceeds ``thresholds``.
+
+    Attributes:
+        thresholds: one value per label, or a single one for all labels.
+    """
+
+    thresholds: Array
+    fitted_on = "truth"
+
+    @property
+    def selects_above(self) -> Array:
+        return self.thresholds
+
+    @property
+    def always_selected(self) -> Array:
+        return self._labels_with(self.thresholds < 0)
+
+    @property
+    def never_selected(self) -> Array:
+        return self._labels_with(self.thresholds >= 1)
+
+    def _labels_with(self, condition: Array) -> Array:
+        return np.flatnonzero(condition) if len(self.thresholds) > 1 else np.empty(0, dtype=int)
+
+    def comparison(self) -> JsonObject:
+        return {"rule": "above", "thresholds": self.thresholds.tolist()}
+
+
+class BestF(FittedThresholds):
+    r"""Use, for each label, the threshold with the highest $F_\beta$ on the fitted rows.
+
+    $F_\beta = (1+\beta^2)\,TP / (\beta^2 P + S)$ with $P$ positives and $S$ selected. The threshold
+    lies midway between the last probability taken and the next one. Unknown targets are ignored;
+    a soft target counts as a positive of that weight. A label without known positives has no $F$ to
+    maximise and uses the threshold that is best for all labels pooled.
+
+    Args:
+        beta: above 0. A value above 1 weights recall more, a value below 1 precision.
+        min_precision: only thresholds whose precision on the fitted rows is at least this are
+            considered; a label without one is never selected. None: all are.
+
+    Attributes:
+        thresholds: one value per label.
+
+    Example:
+        >>> probabilities = np.array([[0.9, 0.4], [0.8, 0.3], [0.3, 0.2], [0.1, 0.6]])
+        >>> targets = np.array([[1, 1], [0, 1], [1, 0], [0, 0]])
+        >>> BestF().fit(probabilities, targets).thresholds.round(3)
+        array([0.2 , 0.25])
+    """
+
+    name = "best-f"
+    _settings = ("beta", "min_precision")
+    _fitted = ("thresholds",)
+    _since: ClassVar[JsonObject] = {"min_precision": None}
+
+    def __init__(self, beta: float = 1.0, min_precision: float | None = None) -> None:
+        self.beta = checks.positive("beta", beta)
+        if min_precision is not None:
+            checks.fraction("min_precision", min_precision, low_open=True)
+        self.min_precision = None if min_precision is None else float(min_precision)
+
+    def _fit(self, probabilities: Array, targets: Array) -> None:
+        array, truth, known = probabilities, targets, targets >= 0
+        if not (truth > 0).any():
+            raise checks.InputError(
+                f"BestF needs at least one known positive; got none in {array.shape[0]} rows × "
+                f"{array.shape[1]} labels. Use `Threshold` or `AverageSize` instead."
+            )
+        self._pooled = self._best(array[known], truth[known])
+        self.thresholds = np.array(
+            [
+                self._of_label(array[rows, label], truth[rows, label])
+                for label, rows in enumerate(known.T)
+            ]
+        )
+
+    def _of_label(self, probabilities: Array, targets: Array) -> float:
+        if targets.sum() > 0:
+            return self._best(probabilities, targets)
+        # Without a positive nothing selected can be right, unless nothing is known at all.
+        wrong = self.min_precision is not None and len(targets) > 0
+        return NONE if wrong else self._pooled
+
+    def _best(self, probabilities: Array, targets: Array) -> float:
+        return _best_threshold(probabilities, targets, self.beta, self.min_precision or 0.0)
+
+    @property
+    def statement(self) -> str:
+        least = ""
+        if self.min_precision is not None:
+            least = f" among thresholds with a precision of at least {self.min_precision:g}"
+        return (
+            f"The F{self.beta:g} of each label was the highest possible{least} on the fitted rows. "
+            "New rows that are drawn alike come close where a label had many known positives, "
+            "without a guarantee."
+        )
+
+
+def _best_threshold(
+    probabilities: Array, targets: Array, beta: float, min_precision: float
+) -> float:
+    """Return the threshold that labels must exceed; some target must be above 0."""
+    positives = float(targets.sum())
+    order = np.argsort(-probabilities, kind="stable")
+    ranked = probabilities[order].astype(np.float64)
+    thresholds = just_below((ranked + np.append(ranked[1:], 0.0)) / 2)
+    taken = len(ranked) - np.searchsorted(ranked[::-1], thresholds, side="right")
+    hits = np.cumsum(targets[order], dtype=np.float64)[taken - 1]
+    score = (1 + beta**2) * hits / (beta**2 * positives + taken)
+    score[hits < min_precision * taken * (1 - 1e-12)] = -1.0
+    best = int(score.argmax())
+    return float(thresholds[best]) if score[best] >= 0 else NONE

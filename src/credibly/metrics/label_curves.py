@@ -1,0 +1,134 @@
+"""Precision–recall and ROC curves of each label, with intervals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from credibly import checks
+from credibly.arrays import like
+from credibly.metrics.accumulators import Accumulators, score_pair
+from credibly.metrics.calibration import proportion_interval
+from credibly.metrics.intervals import Interval
+from credibly.metrics.ranking import ValueCounts, cell_influence, tied_auroc, tied_average_precision
+from credibly.targets import TargetsLike
+from credibly.types import Array, ArrayLike
+
+
+@dataclass(frozen=True, repr=False)
+class Curve:
+    """What a label gives up for what, for every threshold on its score.
+
+    Attributes:
+        thresholds: every score that occurs, falling; the label is returned from it on.
+        precision, recall, false_positive_rate: at each threshold.
+        precision_band, recall_band: lower and upper ends of pointwise Wilson intervals.
+        average_precision, auroc: with intervals, from the influence of each entry (for AUROC the
+            variance of DeLong et al., 1988) on the scale of a Wilson interval.
+    """
+
+    thresholds: Array
+    precision: Array
+    recall: Array
+    false_positive_rate: Array
+    precision_band: tuple[Array, Array]
+    recall_band: tuple[Array, Array]
+    average_precision: Interval
+    auroc: Interval
+
+    def __repr__(self) -> str:
+        numbers = (("AP", self.average_precision), ("AUROC", self.auroc))
+        each = (f"{name} {x.estimate:.4f} [{x.low:.4f}, {x.high:.4f}]" for name, x in numbers)
+        return f"Curve({len(self.thresholds)} thresholds; {'; '.join(each)})"
+
+
+class Curves(Accumulators):
+    """``curves`` over batches of rows, from the positives and negatives of every score.
+
+    Args:
+        num_labels: number of labels.
+        exact: how many different scores of a label are told apart; with more, scores that agree in
+            their leading bits count as ties.
+    """
+
+    def __init__(self, num_labels: int, exact: int = 2**20) -> None:
+        self.labels = [ValueCounts(exact) for _ in range(num_labels)]
+        self.parts = {str(index): each for index, each in enumerate(self.labels)}
+
+    def update(self, scores: Array, targets: Array) -> None:
+        """Add checked rows of scores and decoded targets."""
+        for counts, values, truth in zip(self.labels, scores.T, targets.T, strict=True):
+            known = truth >= 0
+            present = truth[known].astype(np.float64)
+            counts.update(values[known], np.stack([1 - present, present], axis=1))
+
+    def compute(self, level: float = 0.95) -> list[Curve]:
+        """Return the curve of each label."""
+        checks.fraction("level", level, low_open=True, high_open=True)
+        return [_curve(each.values()[::-1], each.counts(), level) for each in self.labels]
+
+
+def curves(scores: ArrayLike, targets: TargetsLike, level: float = 0.95) -> list[Curve]:
+    """Return the precision–recall and ROC curve of each label, with intervals.
+
+    Args:
+        scores: (rows, labels) or (rows,); only their order counts.
+        targets: of the same shape, 1, 0, soft or unknown; or class indices.
+        level: of the intervals.
+
+    Example:
+        >>> (curve,) = curves(np.array([0.9, 0.8, 0.3]), np.array([1, 0, 1]))
+        >>> curve.thresholds, curve.precision.round(2), curve.recall
+        (array([0.9, 0.8, 0.3]), array([1.  , 0.5 , 0.67]), array([0.5, 0.5, 1. ]))
+        >>> round(curve.average_precision.estimate, 4), curve.auroc.estimate
+        (0.8333, 0.5)
+    """
+    values, truth = score_pair(scores, targets)
+    found = Curves(values.shape[1], exact=max(len(values), 1))
+    found.update(values, truth)
+    return [_like(each, scores) for each in found.compute(level)]
+
+
+def _like(curve: Curve, scores: ArrayLike) -> Curve:
+    """Return a curve whose arrays are tensors where the scores are."""
+    bands = {
+        name: tuple(like(end, scores) for end in getattr(curve, name))
+        for name in ("precision_band", "recall_band")
+    }
+    names = ("thresholds", "precision", "recall", "false_positive_rate")
+    arrays = {name: like(getattr(curve, name), scores) for name in names}
+    return replace(curve, **arrays, **bands)
+
+
+def _curve(thresholds: Array, counts: Array, level: float) -> Curve:
+    """Return the curve of negatives and positives in rising cells of tied scores."""
+    negative, positive = counts.T
+    hits, wrong = (np.cumsum(each[::-1]) for each in (positive, negative))
+    positives, negatives = positive.sum(), negative.sum()
+    with np.errstate(invalid="ignore", divide="ignore"):
+        shares = hits / (hits + wrong), hits / positives, wrong / negatives
+    cells = negative + positive, positive
+    variance = np.einsum("kc,kcn->n", np.stack([negative, positive]), cell_influence(*cells) ** 2)
+    fewest = positives, min(positives, negatives)
+    estimates = tied_average_precision(*cells) if positives else np.nan, tied_auroc(*cells)
+    return Curve(
+        thresholds,
+        *shares,
+        proportion_interval(hits, hits + wrong, level),
+        proportion_interval(hits, np.full_like(hits, positives), level),
+        *map(_interval, estimates, variance, fewest, [level] * 2),
+    )
+
+
+def _interval(estimate: float, variance: float, fewest: float, level: float) -> Interval:
+    """Return Wilson's interval of so many trials that a share has this variance.
+
+    Where all entries are right (or wrong) the variance is 0; the trials are then the ``fewest``.
+    """
+    if np.isnan(estimate):
+        return Interval(estimate, np.nan, np.nan)
+    trials = estimate * (1 - estimate) / variance if variance > 0 else 0.0
+    trials = trials or float(fewest)
+    low, high = proportion_interval(estimate * trials, trials, level)
+    return Interval(estimate, float(low), float(high))

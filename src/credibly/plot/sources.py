@@ -1,0 +1,57 @@
+"""What a plot is drawn from: arrays, predictions, a predictions file or the folder of a run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from credibly.checks import InputError
+from credibly.metrics.accumulators import probability_pair
+from credibly.predictions import Predictions
+from credibly.targets import Targets, TargetsLike
+from credibly.types import Array, ArrayLike
+
+Source = ArrayLike | Predictions | str | os.PathLike[str]
+
+
+class Drawn(NamedTuple):
+    """Probabilities, decoded targets, and the names of the labels where they are known."""
+
+    probabilities: Array
+    targets: Targets
+    labels: list[str] | None
+
+
+def drawn_from(
+    source: Source,
+    targets: TargetsLike | None = None,
+    read: Callable[[Any, TargetsLike], tuple[Array, Array]] = probability_pair,
+) -> Drawn:
+    """Return the rows to draw; ``targets`` stand beside arrays alone, predictions have their own.
+
+    ``read`` reads arrays.
+
+    Example:
+        >>> one = Predictions.from_arrays(probabilities=[[0.9]], targets=[[1]], labels=["cat"])
+        >>> drawn_from(one).labels
+        ['cat']
+    """
+    if isinstance(source, (str, os.PathLike)):
+        inside = Path(source) / "predictions.parquet"
+        source = Predictions.read(inside if inside.is_file() else source)
+    if isinstance(source, Predictions):
+        if targets is not None or source.targets is None:
+            raise InputError(
+                "predictions must hold the truth that a plot needs, and are given without "
+                f"`targets`; {'both were given' if targets is not None else 'these hold none'}."
+            )
+        return Drawn(source.probabilities, Targets(source.targets), list(source.labels))
+    if targets is None:
+        raise InputError(
+            "`targets` must stand beside an array of probabilities. Pass them, or predictions, a "
+            "predictions file or the folder of a run."
+        )
+    p, y = read(source, targets)
+    return Drawn(p, Targets(y), None)

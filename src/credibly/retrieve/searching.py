@@ -1,0 +1,228 @@
+"""Search predictions: by SQL (DuckDB on one machine, Spark on many), or batch by batch."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from credibly.checks import InputError, whole_number
+from credibly.executors import open_executor
+from credibly.executors.executor import Executor, Row, Tables, is_remote
+from credibly.metrics.accumulators import Accumulator, Accumulators, BestRows
+from credibly.predictions import Dataset, Predictions
+from credibly.predictions.file_schema import PROBABILITY, TRUTH
+from credibly.retrieve import sql
+from credibly.retrieve.answer import Answer, Hit, conditions, holds
+from credibly.retrieve.index import evaluate_rows
+from credibly.retrieve.joint.model import Joint
+from credibly.retrieve.query import Diagram, Query, as_query, diagram, evaluate
+
+
+def search(
+    path: str | os.PathLike[str] | Predictions,
+    query: str | Query,
+    *,
+    top: int = 20,
+    joint: Joint | None = None,
+    executor: str | Executor = "local",
+    partial: bool = False,
+) -> Answer:
+    """Rank the rows of a predictions file, of a folder of shards, or of a table, by a query.
+
+    Args:
+        path: a Parquet file or a folder of Parquet files; with Spark also any address its cluster
+            reads; or predictions in memory (for many queries, make an ``Index``).
+        query: text (see ``parse``) or a ``Query``.
+        top: how many rows to return.
+        joint: a fitted joint model, for labels that depend on each other. All labels are read
+            then; for many queries, make an ``Index``.
+        executor: ``"local"`` (DuckDB), ``"spark"`` or ``Spark(session)``; both give the same ids
+            and probabilities.
+        partial: whether a folder may lack shards; otherwise that is an error.
+
+    Returns:
+        The best rows, most probable first, and the number of hits to expect in all. Where rows
+        hold their most probable labels, a label that a row does not hold has probability 0, and
+        rows of probability 0 are not listed.
+
+    Raises:
+        InputError: if the query or the predictions cannot be used; says why.
+        FileNotFoundError: if there is nothing at ``path``.
+
+    Example:
+        >>> predictions = Predictions.from_arrays(
+        ...     probabilities=[[0.9, 0.2], [0.8, 0.7]], labels=["fork", "knife"], ids=["a", "b"])
+        >>> search(predictions, "+fork -knife", top=1).ids
+        ['a']
+    """
+    top, worker = whole_number("top", top, 1), open_executor(executor)
+    if isinstance(path, Predictions):
+        return _by_batches(path, query, top, joint, worker)
+    if joint is not None and is_remote(path):
+        raise InputError(f"{path} is an address; a joint model needs a path that workers see.")
+    if joint is not None:
+        return _by_batches(Dataset(path, partial=partial), query, top, joint, worker)
+    opened = worker.tables(path, partial=partial)
+    if opened.dataset is not None and not opened.dataset.every_label:
+        return _by_batches(opened.dataset, query, top, None, worker)
+    asked = as_query(query, opened.labels)
+    compiled = diagram(asked)
+    for name in compiled.labels:
+        if "\0" in name:
+            raise InputError(
+                f"{path}: a label must not hold a zero byte to be searched; got {name!r}."
+            )
+    return _answer(asked, compiled, opened, sql.statements(compiled, opened, top))
+
+
+# Batch by batch -----------------------------------------------------------------------------------
+
+
+def _by_batches(
+    rows: Predictions | Dataset, query: str | Query, top: int, joint: Joint | None, worker: Executor
+) -> Answer:
+    """Return the answer from batches of rows, for what SQL cannot compute."""
+    asked = as_query(query, rows.labels)
+    if joint is not None:
+        rows.check_dense("a joint model")
+        joint.check(rows.labels)
+    best = _Ranking(asked, diagram(asked), top, joint)
+    if isinstance(rows, Predictions):
+        best.update(rows, 0)
+    else:
+        rows.check_ids(trust_writer=True)
+        worker.accumulate(rows, best, _Ranking.update)
+    return best.answer()
+
+
+class _Ranking(Accumulators):
+    """The best rows so far, and the sums over all of them."""
+
+    def __init__(self, asked: Query, found: Diagram, top: int, joint: Joint | None) -> None:
+        self.asked, self.found, self.joint = asked, found, joint
+        self.best, self.total = BestRows(("-value", "id"), top), Accumulator()
+        # Rows, expected hits; rows with truth, their expected and real hits.
+        self.total.sums = {"total": np.zeros(5)}
+        self.parts = {"best": self.best, "total": self.total}
+
+    def update(self, batch: Predictions, first_row: int) -> None:
+        found, names = self.found, list(self.found.labels)
+        rows = batch if self.joint is not None else batch.select(names)
+        places = {name: place for place, name in enumerate(rows.labels)}
+        columns = np.ascontiguousarray(rows.probabilities.T)
+        values = np.broadcast_to(evaluate_rows(found, places, columns, self.joint), len(rows))
+        own = [places[name] for name in names]
+        truth = np.full((len(rows), len(names)), -1.0)
+        if rows.targets is not None:
+            truth = rows.targets[:, own].astype(np.float64)
+        known = ((truth == 0) | (truth == 1)).all(axis=1)
+        real = known & (np.broadcast_to(evaluate(found, list(truth.T)), len(rows)) == 1)
+        self.total.sums["total"] += [
+            len(rows),
+            values.sum(),
+            known.sum(),
+            values[known].sum(),
+            real.sum(),
+        ]
+        listed = (values > 0) | batch.every_label
+        if not found.impossible:
+            kept = {"value": values, "id": np.asarray(rows.ids, dtype=str), "truth": truth}
+            kept["chance"] = rows.probabilities[:, own]
+            self.best.update({name: each[listed] for name, each in kept.items()})
+
+    def answer(self) -> Answer:
+        """Return the best rows and the sums."""
+        kept = self.best.columns
+        columns = [kept[name].tolist() for name in ("id", "value", "truth", "chance") if kept]
+        hits = []
+        for name, value, truth, chance in zip(*columns, strict=True):
+            present = dict(zip(self.found.labels, chance, strict=True))
+            real_truth = holds(self.found, dict(zip(self.found.labels, truth, strict=True)))
+            hits.append(Hit(name, value, _each_condition(self.asked, present), real_truth))
+        sums = self.total.sums["total"].tolist()
+        return Answer.of_sums(self.asked, hits, sums, contradiction=self.found.impossible)
+
+
+def _each_condition(asked: Query, present: Mapping[str, float]) -> dict[str, float]:
+    """Return the probability of each condition alone, by its text."""
+    return {
+        text: present[label] if wanted else 1.0 - present[label]
+        for text, label, wanted in conditions(asked)
+    }
+
+
+# By SQL -------------------------------------------------------------------------------------------
+
+
+def _answer(asked: Query, compiled: Diagram, opened: Tables, statements: sql.Statements) -> Answer:
+    rows, bad, mass, bad_truth, expected, *known = opened.run(statements.totals)[0]
+    if opened.dataset is not None and rows != opened.dataset.num_rows:
+        raise InputError(
+            f"{opened.where} must have {opened.dataset.num_rows} rows with different ids; {rows} "
+            "were found. If a file was replaced meanwhile, search again."
+        )
+    if bad or (mass is not None and math.isnan(mass)):
+        raise InputError(_first_bad(opened, statements, PROBABILITY, int(bad or 0)))
+    if bad_truth:
+        raise InputError(_first_bad(opened, statements, TRUTH, int(bad_truth)))
+    best = statements.best(known.pop() if statements.bounded else None)
+    hits = []
+    if not compiled.impossible:
+        hits = [_hit(asked, compiled, statements, row) for row in opened.run(best)]
+        _check_hits(hits, opened.where)
+    sums = [rows, expected or 0.0, *(known if statements.truth else (0, 0.0, 0))]
+    ran = (best, statements.totals)
+    return Answer.of_sums(asked, hits, sums, contradiction=compiled.impossible, sql=ran)
+
+
+def _check_hits(hits: Sequence[Hit], where: str) -> None:
+    """Raise if a row has no id or shares it: the writer may have been trusted wrongly."""
+    seen: set[str] = set()
+    for hit in hits:
+        if hit.id is None:
+            raise InputError(f"{where}: every row must have an id; some row has none.")
+        if hit.id in seen:
+            raise InputError(
+                f"{where}: ids must differ; {hit.id!r} is there twice. Drop one of the rows or "
+                "make the ids distinct."
+            )
+        seen.add(hit.id)
+
+
+def _hit(asked: Query, compiled: Diagram, statements: sql.Statements, row: Row) -> Hit:
+    values = iter(row)
+    name, probability = next(values), float(next(values))
+    file = next(values) if statements.paths else None
+    real = next(values) if statements.truth else None
+    present = dict(zip(compiled.labels, map(float, values), strict=True))
+    each = _each_condition(asked, present)
+    return Hit(name, probability, each, None if real is None else real == 1, file)
+
+
+def _first_bad(opened: Tables, statements: sql.Statements, prefix: str, count: int) -> str:
+    """Return the message about the first row that holds a value it must not hold."""
+    letter = "p" if prefix == PROBABILITY else "y"
+    must = "probabilities must lie in [0, 1]"
+    if prefix == TRUTH:
+        must = "targets must be 1 (present), 0 (absent), −1 (unknown) or soft in [0, 1]"
+    for place, label in enumerate(statements.labels):
+        good = sql.good([place]) if prefix == PROBABILITY else sql.good_truth([place])
+        first = (
+            f"SELECT id, {letter}{place} FROM {statements.step} "
+            f"WHERE CASE WHEN {good} THEN 0 ELSE 1 END = 1 ORDER BY id LIMIT 1"
+        )
+        rows = opened.run(f"{statements.scored}\n{first}")
+        if rows:
+            name, value = rows[0]
+            others = f" ({count} such rows)" if count > 1 else ""
+            got = "nothing" if value is None else "NaN" if math.isnan(value) else value
+            return (
+                f"{opened.where}: {must}; got {got} in column {prefix + label!r} of the row with "
+                f"id {name!r}{others}. Predict again, or drop those rows."
+            )
+    if opened.dataset is not None:  # NaN, which DuckDB may not see in a WHERE: read the columns
+        opened.dataset.columns(list(statements.labels))
+    return f"{opened.where}: {must}; some of {list(statements.labels)} are NaN."

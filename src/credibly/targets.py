@@ -1,0 +1,791 @@
+"""How targets are coded: what each value of a target means.
+
+=====================  =======================================================================
+value                  meaning
+=====================  =======================================================================
+1                      the label is present
+0                      the label is absent
+between 0 and 1        soft: the probability that the label is present
+−1, −100 or NaN        unknown (−100 is torch's ``ignore_index``, NaN a missing value of a table)
+class index            shape (rows,): this label is present, all others absent; −1 or −100: unknown
+=====================  =======================================================================
+
+A matrix of only −1 and +1 has two possible meanings, so you must choose one:
+``coding="signed"`` (−1 absent, 0 unknown) or ``coding="unknown"`` (−1 unknown: positives only).
+
+Losses do not inspect values, because that would stall a GPU; there every negative number and NaN is
+unknown. Everything else reads targets once through ``decode``, which returns `Targets`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
+
+import numpy as np
+
+from credibly import checks
+from credibly.arrays import aligned, is_tensor, to_numpy
+from credibly.types import Array, ArrayLike
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+UNKNOWN = -1
+"""The value that stands for an unknown label once targets are decoded."""
+
+IGNORED = (-1, -100)
+"""Whole numbers that mean unknown in what users pass."""
+
+MANY_LABELS = 4096
+"""From so many labels on, lists of labels are kept as ``SparseTargets``, predictions hold the most
+probable labels of each row, and training computes last layer and loss in one."""
+
+CODINGS = ("signed", "unknown")
+Coding: TypeAlias = Literal["signed", "unknown"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Targets:
+    """Decoded targets: every function that takes targets takes these, and does not decode again.
+
+    The constructor trusts its argument. ``Targets.of`` decodes what a user passes.
+
+    Attributes:
+        matrix: (rows, labels): 1 present, 0 absent, −1 unknown, soft in between.
+
+    Example:
+        >>> targets = Targets.of(np.array([[1, -1], [-1, 1]]), coding="signed")
+        >>> targets, targets[:1].matrix
+        (Targets(2 rows, 2 labels), array([[1, 0]], dtype=int8))
+    """
+
+    matrix: Array
+
+    @classmethod
+    def of(cls, targets: TargetsLike, **options: Any) -> Targets:
+        """Return decoded targets; ``options`` are those of ``decode``."""
+        return cls(decode(targets, **options))
+
+    @classmethod
+    def beside(
+        cls, values: ArrayLike, targets: TargetsLike, name: str, *, coding: Coding | None = None
+    ) -> Targets:
+        """Return decoded targets with the rows and columns of ``values``, a matrix.
+
+        Rows and columns of data frames are matched by name; ``name`` is that of ``values``.
+        """
+        labels = np.shape(values)[1] if len(np.shape(values)) == 2 else None
+        return cls.of(aligned(values, targets, name), coding=coding, num_labels=labels)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Return (rows, labels)."""
+        return self.matrix.shape
+
+    def __len__(self) -> int:
+        return len(self.matrix)
+
+    def __getitem__(self, rows: Any) -> Targets:
+        """Return some rows, or some entries, of the matrix."""
+        return Targets(self.matrix[rows])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        """Return the matrix, for numpy."""
+        if copy is None:  # which numpy 1 does not know
+            return np.asarray(self.matrix, dtype=dtype)
+        return np.array(self.matrix, dtype=dtype, copy=copy)
+
+    # What ``SparseTargets`` tell, too ---------------------------------------------------------
+
+    @property
+    def num_known(self) -> int:
+        """Return the number of entries, present or absent, that are known."""
+        return int((self.matrix >= 0).sum())
+
+    @property
+    def hard(self) -> bool:
+        """Return whether every target is 0 or 1: nothing soft, nothing unknown."""
+        return bool(((self.matrix == 0) | (self.matrix == 1)).all())
+
+    def label_counts(self) -> Array:
+        """Return how many rows have each label; soft targets count by their size."""
+        return self.matrix.sum(axis=0, dtype=np.float64, where=self.matrix >= 0)
+
+    def row_counts(self) -> Array:
+        """Return how many labels each row has; soft targets count by their size."""
+        return self.matrix.sum(axis=1, dtype=np.float64, where=self.matrix >= 0)
+
+    def known_counts(self) -> Array:
+        """Return in how many rows each label is known."""
+        return (self.matrix >= 0).sum(axis=0)
+
+    def known_rows(self) -> Array:
+        """Return of which rows something is known."""
+        return np.any(self.matrix >= 0, axis=1)
+
+    def dense(self) -> Array:
+        """Return the matrix."""
+        return self.matrix
+
+    def __repr__(self) -> str:
+        rows, labels = self.shape
+        return f"Targets({rows:,} rows, {labels:,} labels)"
+
+
+def as_decoded(targets: Any) -> Any:
+    """Return targets that were decoded before as `Targets`; None and sparse ones as they are.
+
+    Example:
+        >>> as_decoded(np.array([[1, -1]]))
+        Targets(1 rows, 2 labels)
+    """
+    return Targets(targets) if isinstance(targets, np.ndarray) else targets
+
+
+TargetsLike: TypeAlias = "ArrayLike | Targets"
+"""What functions take as targets: what a user has, or targets that were decoded before."""
+
+
+def decode(
+    targets: TargetsLike,
+    *,
+    coding: Coding | None = None,
+    num_labels: int | None = None,
+    soft: bool = True,
+    whole: bool = True,
+    name: str = "targets",
+) -> Array:
+    """Return targets as a (rows, labels) matrix of 1, 0, soft values and −1 for unknown.
+
+    Args:
+        targets: a matrix coded as the table of this module says, or integer class indices of shape
+            (rows,) where ``num_labels`` is given.
+        coding: how to read −1 where a matrix holds only −1 and +1: ``"signed"`` (−1 is absent and
+            0 unknown) or ``"unknown"``. Needed in that case only.
+        num_labels: number of labels; the matrix must have as many columns.
+        soft: whether values between 0 and 1 are allowed.
+        whole: whether these are all targets. A part of them cannot tell whether the coding is
+            ambiguous: add up the ``tally`` of the parts, and call ``check_tally`` at the end.
+        name: what errors call the argument.
+
+    Returns:
+        int8 where all values are whole, otherwise the float dtype that came.
+
+    Raises:
+        InputError: if a value has no meaning, if the matrix can be read two ways and ``coding`` is
+            not given, or if ``coding`` contradicts the values.
+
+    Example:
+        >>> decode(np.array([[1.0, np.nan, 0.0]]))
+        array([[ 1, -1,  0]], dtype=int8)
+        >>> decode(np.array([[1, -1], [-1, 1]]), coding="signed")
+        array([[1, 0],
+               [0, 1]], dtype=int8)
+        >>> decode(np.array([2, -1]), num_labels=3)
+        array([[ 0,  0,  1],
+               [-1, -1, -1]], dtype=int8)
+    """
+    if isinstance(targets, Targets):
+        matrix = _of_labels(targets.matrix, num_labels, name)
+        return matrix if soft or matrix.dtype == np.int8 else _decode(matrix, soft, name)
+    array = to_numpy(targets)
+    if coding is not None:
+        checks.choice("coding", coding, CODINGS)
+    if array.dtype.kind not in "buif":
+        raise checks.InputError(
+            f"`{name}` must be numbers or booleans; got dtype {array.dtype}. "
+            "Turn label names into a 0/1 matrix first."
+        )
+    if array.ndim == 1 and array.dtype.kind in "iu" and num_labels is not None:
+        if coding == "signed":
+            raise checks.InputError(
+                f'`coding="signed"` needs a matrix of −1 and +1; `{name}` holds class indices of '
+                f"shape {array.shape}. Leave `coding` out."
+            )
+        return one_hot(array, num_labels, name=name)
+    _of_labels(checks.matrix(name, array), num_labels, name)
+    if coding == "signed":
+        if whole:
+            check_tally(tally(array), coding, name=name)
+        return from_signed(array, name=name)
+    decoded = _decode(array, soft, name)
+    # −100 and NaN mean unknown in either coding: only a −1 makes a matrix ambiguous.
+    if whole and coding is None and is_ambiguous(decoded) and bool((array == UNKNOWN).any()):
+        refuse_ambiguous(name)
+    return decoded
+
+
+def is_ambiguous(targets: Array) -> bool:
+    """Return whether decoded targets hold −1 and +1 and nothing else.
+
+    Example:
+        >>> is_ambiguous(np.array([[1, -1]])), is_ambiguous(np.array([[1, -1, 0]]))
+        (True, False)
+    """
+    if not targets.size or targets.min() >= 0 or targets.max() != 1:
+        return False
+    # Most matrices hold a 0 early: look at blocks, and stop at the first one.
+    flat = targets.reshape(-1)
+    step = 1 << 20
+    return all(
+        bool((np.abs(flat[start : start + step]) == 1).all()) for start in range(0, flat.size, step)
+    )
+
+
+def tally(targets: ArrayLike) -> Array:
+    """Return how many targets are −1, 0, 1 and anything between 0 and 1.
+
+    Example:
+        >>> tally(np.array([[1, -1, 0.5, np.nan]]))
+        array([1, 0, 1, 1])
+    """
+    array = to_numpy(targets)
+    between = np.count_nonzero((array > 0) & (array < 1)) if array.dtype.kind == "f" else 0
+    return np.array([*(np.count_nonzero(array == value) for value in (-1, 0, 1)), between])
+
+
+def check_tally(counts: ArrayLike, coding: Coding | None, *, name: str = "targets") -> None:
+    """Raise where targets of this ``tally`` are ambiguous, or contradict ``coding``."""
+    minus, zero, plus, soft = (int(count) for count in to_numpy(counts))
+    if coding is None and minus and plus and not zero and not soft:
+        refuse_ambiguous(name)
+    if coding == "signed" and zero and not minus:
+        raise checks.InputError(
+            f'`{name}` with `coding="signed"` must hold −1 for absent labels; got none, and 0 '
+            "would mean unknown. Leave `coding` out if 0 means absent."
+        )
+
+
+def refuse_ambiguous(name: str = "targets") -> NoReturn:
+    """Raise the error that offers both meanings of −1."""
+    raise checks.InputError(
+        f"`{name}` must say what −1 means; got only −1 and +1, which can be read two ways. "
+        'Pass `coding="signed"` if −1 means absent, or `coding="unknown"` if −1 means unknown.'
+    )
+
+
+def one_hot(indices: ArrayLike, num_labels: int, *, name: str = "targets") -> Array:
+    """Return class indices as an int8 matrix; −1 and −100 give a row of unknowns.
+
+    Example:
+        >>> one_hot(np.array([1, -100]), 2)
+        array([[ 0,  1],
+               [-1, -1]], dtype=int8)
+    """
+    array = check_indices(indices, num_labels, name=name)
+    unknown = array < 0
+    checks.fits_memory(f"`{name}`", len(array), num_labels, itemsize=1)
+    matrix = np.zeros((len(array), num_labels), dtype=np.int8)
+    known = np.flatnonzero(~unknown)
+    matrix[known, array[known]] = 1
+    matrix[unknown] = UNKNOWN
+    return matrix
+
+
+def check_indices(
+    indices: ArrayLike, num_labels: int | None = None, *, name: str = "targets"
+) -> Array:
+    """Return integer class indices of shape (rows,), each below ``num_labels``, −1 or −100.
+
+    Example:
+        >>> check_indices(np.array([1, -100]), 2)
+        array([   1, -100])
+    """
+    array = to_numpy(indices)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise checks.InputError(
+            f"`{name}` of shape (rows,) must be integer class indices; got {array.dtype} of shape "
+            f"{array.shape}."
+        )
+    bad = (array < 0) & ~np.isin(array, IGNORED)
+    if num_labels is not None:
+        bad |= array >= num_labels
+    if bad.any():
+        row = int(bad.argmax())
+        allowed = "be at least 0" if num_labels is None else f"lie in [0, {num_labels - 1}]"
+        labels = "" if num_labels is None else f" There are {num_labels} labels."
+        raise checks.InputError(
+            f"class indices in `{name}` must {allowed} or be −1 (unknown); got {array[row]} in row "
+            f"{row}.{labels}"
+        )
+    return array
+
+
+def from_signed(targets: ArrayLike, *, name: str = "targets") -> Array:
+    """Return a matrix coded 1 (present), −1 (absent), 0, −100 or NaN (unknown) as decoded targets.
+
+    Unlike ``decode``, it does not ask whether the coding fits: for formats whose coding is certain.
+
+    Example:
+        >>> from_signed(np.array([[1, -1, 0]]))
+        array([[ 1,  0, -1]], dtype=int8)
+    """
+    array = to_numpy(targets)
+    place = first_invalid(array, coding="signed")
+    if place is not None:
+        raise checks.InputError(
+            f'`{name}` with `coding="signed"` must be {allowed("signed")}; got '
+            f"{array[place].item()!r} at {place}."
+        )
+    decoded = np.full(array.shape, UNKNOWN, dtype=np.int8)
+    decoded[array == 1] = 1
+    decoded[array == -1] = 0
+    return decoded
+
+
+def allowed(coding: Coding | None = None, *, soft: bool = True) -> str:
+    """Return the values that ``coding`` gives a meaning, as errors list them."""
+    if coding == "signed":
+        return "1 (present), −1 (absent) or 0 (unknown)"
+    return "0, 1, −1 (unknown) or soft in [0, 1]" if soft else "0, 1 or −1 (unknown)"
+
+
+def first_invalid(
+    targets: Array, *, coding: Coding | None = None, soft: bool = True
+) -> tuple[int, ...] | None:
+    """Return the index of the first value that ``coding`` gives no meaning, or None.
+
+    Example:
+        >>> first_invalid(np.array([[0, 1], [7, -1]]))
+        (1, 0)
+    """
+    valid = np.isin(targets, IGNORED)
+    if targets.dtype.kind == "f":
+        valid |= np.isnan(targets)
+    if soft and coding != "signed":
+        valid |= (targets >= 0) & (targets <= 1)
+    else:
+        valid |= (targets == 0) | (targets == 1)
+    if valid.all():
+        return None
+    return tuple(int(place) for place in np.argwhere(~valid)[0])
+
+
+def tensor_matrix(scores: Tensor, targets: Tensor) -> Tensor:
+    """Return targets in the dtype and shape of ``scores``, without waiting for the device.
+
+    Class indices become one row each; an index below 0 gives a row of unknowns.
+    """
+    if targets.dtype == scores.dtype and targets.shape == scores.shape:
+        return targets
+    integer = not targets.is_floating_point() and str(targets.dtype) != "torch.bool"
+    if integer and targets.ndim == scores.ndim - 1:
+        targets = tensor_one_hot(targets, scores.shape[-1], scores.dtype)
+    checks.same_shape(scores, targets)
+    return targets.to(scores.dtype)
+
+
+def tensor_one_hot(indices: Tensor, num_labels: int, dtype: torch.dtype) -> Tensor:
+    """Return class indices as a 0/1 matrix; an index below 0 gives a row of unknowns.
+
+    Values are checked on the CPU only: elsewhere the check would wait for the device.
+    """
+    import torch
+
+    if indices.device.type == "cpu" and indices.numel() and checks.can_read_values(indices):
+        low, high = int(indices.min()), int(indices.max())
+        if high >= num_labels or (low < UNKNOWN and low not in IGNORED):
+            raise checks.InputError(
+                f"class indices must lie in [0, {num_labels - 1}] or be −1 (unknown); "
+                f"got [{low}, {high}]. The model has {num_labels} labels."
+            )
+    columns = torch.arange(num_labels, device=indices.device)
+    matrix = (indices[..., None] == columns).to(dtype)
+    return matrix.masked_fill((indices < 0)[..., None], UNKNOWN)
+
+
+def unknown_to_minus_one(targets: Tensor) -> Tensor:
+    """Return float targets with −1 for every unknown one: any negative number, or NaN.
+
+    Arithmetic on NaN would reach gradients as 0 × NaN, even where the value is masked.
+
+    Example:
+        >>> import torch
+        >>> unknown_to_minus_one(torch.tensor([0.25, torch.nan, -100.0]))
+        tensor([ 0.2500, -1.0000, -1.0000])
+    """
+    import torch
+
+    return torch.where(targets >= 0, targets, -1.0)
+
+
+def _of_labels(matrix: Array, num_labels: int | None, name: str) -> Array:
+    """Return the matrix, which must have a column for each label."""
+    if num_labels is not None and matrix.shape[1] != num_labels:
+        raise checks.InputError(
+            f"`{name}` must have {num_labels} columns, one per label; got {matrix.shape[1]}."
+        )
+    return matrix
+
+
+def _decode(array: Array, soft: bool, name: str) -> Array:
+    if array.dtype == bool:
+        return array.view(np.int8)
+    whole = _whole(array)
+    if whole is not None:
+        if whole.size and whole.min() < UNKNOWN:
+            whole = np.where(whole == -100, np.int8(UNKNOWN), whole)
+        if not whole.size or (whole.min() >= UNKNOWN and whole.max() <= 1):
+            return whole
+    elif soft:
+        unknown = np.isnan(array) | (array == -1) | (array == -100)
+        if (unknown | ((array >= 0) & (array <= 1))).all():
+            return np.where(unknown, array.dtype.type(UNKNOWN), array)
+    _refuse(array, soft, name)
+
+
+def _whole(array: Array) -> Array | None:
+    """Return ``array`` as int8 where it holds only small whole numbers and NaN; NaN becomes −1."""
+    if array.dtype == np.int8:
+        return array
+    if array.dtype.kind == "f":
+        missing = np.isnan(array)
+        if missing.any():
+            array = np.where(missing, array.dtype.type(UNKNOWN), array)
+    with np.errstate(invalid="ignore", over="ignore"):
+        whole = array.astype(np.int8)
+    return whole if np.array_equal(whole, array) else None
+
+
+def _refuse(array: Array, soft: bool, name: str) -> NoReturn:
+    place = first_invalid(array, soft=soft)
+    assert place is not None
+    raise checks.InputError(
+        f"`{name}` must be {allowed(soft=soft)}; got {array[place].item()!r} at {place}."
+    )
+
+
+# Many labels -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SparseTargets:
+    """For each row the labels that are present; every other label is absent.
+
+    Rows are stored as in a CSR matrix: the labels of row ``i`` are
+    ``indices[offsets[i]:offsets[i + 1]]``. Labels of a row are sorted when they come unsorted.
+
+    Attributes:
+        offsets: (rows + 1,) where each row begins in ``indices``, from 0 to its length.
+        indices: label numbers, each row's in increasing order and without repetition.
+        num_labels: number of labels.
+        values: one target per entry of ``indices`` (soft, or −1 for unknown); None where all are 1.
+        known: (rows,) whether anything is known of the row; None where every row is known. A row
+            that is not known has no entries.
+
+    Example:
+        >>> targets = SparseTargets.from_lists([[2, 0], [], [1]], num_labels=4)
+        >>> targets
+        SparseTargets(3 rows, 4 labels, 3 entries)
+        >>> targets[:2].dense()
+        array([[1., 0., 1., 0.],
+               [0., 0., 0., 0.]], dtype=float32)
+        >>> targets.label_counts()
+        array([1., 1., 1., 0.])
+    """
+
+    offsets: Array
+    indices: Array
+    num_labels: int
+    values: Array | None = None
+    known: Array | None = None
+
+    def __post_init__(self) -> None:
+        put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731 - frozen
+        put("offsets", _whole_numbers("offsets", self.offsets))
+        put("indices", _whole_numbers("indices", self.indices))
+        put("num_labels", checks.whole_number("num_labels", self.num_labels, 1))
+        _check_offsets(self.offsets, self.indices)
+        if self.values is not None:
+            put("values", _values(self.values, self.indices))
+        if self.known is not None:
+            put("known", _known(self.known, self.offsets))
+        self._check_indices()
+
+    def _check_indices(self) -> None:
+        outside = (self.indices < 0) | (self.indices >= self.num_labels)
+        if outside.any():
+            place = int(outside.argmax())
+            raise checks.InputError(
+                f"label numbers must lie in [0, {self.num_labels - 1}]; got {self.indices[place]} "
+                f"in row {self._row_of(place)}. There are {self.num_labels:,} labels."
+            )
+        same_row = np.ones(max(len(self.indices) - 1, 0), dtype=bool)
+        inner = self.offsets[1:-1]
+        same_row[inner[(inner > 0) & (inner < len(self.indices))] - 1] = False
+        steps = np.diff(self.indices)
+        if (same_row & (steps < 0)).any():
+            rows = np.repeat(np.arange(len(self)), np.diff(self.offsets))
+            order = np.lexsort((self.indices, rows))
+            object.__setattr__(self, "indices", self.indices[order])
+            if self.values is not None:
+                object.__setattr__(self, "values", self.values[order])
+            steps = np.diff(self.indices)
+        twice = same_row & (steps == 0)
+        if twice.any():
+            place = int(twice.argmax())
+            raise checks.InputError(
+                f"each label must appear once per row; label {self.indices[place]} appears twice "
+                f"in row {self._row_of(place)}. Remove the repetition."
+            )
+
+    def _row_of(self, place: int) -> int:
+        return int(np.searchsorted(self.offsets, place, side="right")) - 1
+
+    @classmethod
+    def from_lists(cls, rows: Iterable[Iterable[int]], num_labels: int) -> SparseTargets:
+        """Return targets from one list of label numbers per row.
+
+        Example:
+            >>> SparseTargets.from_lists([[5], []], num_labels=10).row_counts()
+            array([1., 0.])
+        """
+        lists = [np.asarray(list(row), dtype=np.int64) for row in rows]
+        sizes = [len(row) for row in lists]
+        indices = np.concatenate(lists) if lists else np.zeros(0, np.int64)
+        return cls(np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]), indices, num_labels)
+
+    @classmethod
+    def from_dense(cls, targets: ArrayLike) -> SparseTargets:
+        """Return targets from a decoded (rows, labels) matrix: everything but 0 is stored.
+
+        Example:
+            >>> SparseTargets.from_dense(np.array([[0, 0.5, 0], [-1, 0, 1]])).values
+            array([ 0.5, -1. ,  1. ], dtype=float32)
+        """
+        array = checks.matrix("targets", to_numpy(targets))
+        rows, columns = np.nonzero(array)
+        offsets = np.searchsorted(rows, np.arange(len(array) + 1))
+        values = array[rows, columns].astype(np.float32)
+        return _trusted(offsets, columns, array.shape[1], None if (values == 1).all() else values)
+
+    @classmethod
+    def from_csr(cls, matrix: Any) -> SparseTargets:
+        """Return targets from a scipy CSR matrix or a torch sparse CSR tensor.
+
+        Example:
+            >>> from scipy import sparse
+            >>> SparseTargets.from_csr(sparse.csr_matrix([[0, 1], [1, 1]]))
+            SparseTargets(2 rows, 2 labels, 3 entries)
+        """
+        if not is_tensor(matrix):
+            matrix = matrix.tocsr()
+            return cls(matrix.indptr, matrix.indices, matrix.shape[1], matrix.data)
+        pieces = (matrix.crow_indices(), matrix.col_indices(), matrix.values())
+        offsets, indices, values = (to_numpy(piece.detach().cpu()) for piece in pieces)
+        return cls(offsets, indices, matrix.shape[1], values)
+
+    @classmethod
+    def from_classes(cls, classes: ArrayLike, num_labels: int) -> SparseTargets:
+        """Return targets from one class index per row; a negative one is a row not known.
+
+        Example:
+            >>> SparseTargets.from_classes(np.array([2, -1]), 3).dense()
+            array([[ 0.,  0.,  1.],
+                   [-1., -1., -1.]], dtype=float32)
+        """
+        array = to_numpy(classes).astype(np.int64)
+        known = array >= 0
+        offsets = np.concatenate([[0], np.cumsum(known)])
+        return cls(offsets, array[known], num_labels, None, None if known.all() else known)
+
+    @classmethod
+    def unknown(cls, rows: int, num_labels: int) -> SparseTargets:
+        """Return targets of rows of which nothing is known.
+
+        Example:
+            >>> SparseTargets.unknown(2, 1000).num_known
+            0
+        """
+        nothing = np.zeros(0, np.int64)
+        return cls(np.zeros(rows + 1, np.int64), nothing, num_labels, None, np.zeros(rows, bool))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Return (rows, labels)."""
+        return len(self), self.num_labels
+
+    @property
+    def num_known(self) -> int:
+        """Return the number of entries, present or absent, that are known."""
+        rows = len(self) if self.known is None else int(self.known.sum())
+        hidden = 0 if self.values is None else int((self.values < 0).sum())
+        return rows * self.num_labels - hidden
+
+    @property
+    def hard(self) -> bool:
+        """Return whether every target is 0 or 1: nothing soft, nothing unknown."""
+        return self.known is None and (self.values is None or bool((self.values == 1).all()))
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, rows: slice | Sequence[int] | Array) -> SparseTargets:
+        """Return these rows, in this order."""
+        if isinstance(rows, slice):
+            rows = np.arange(*rows.indices(len(self)))
+        chosen = np.asarray(rows)
+        chosen = np.flatnonzero(chosen) if chosen.dtype == bool else chosen.astype(np.int64)
+        sizes = np.diff(self.offsets)[chosen]
+        offsets = np.concatenate([[0], np.cumsum(sizes)])
+        place = np.arange(offsets[-1]) + np.repeat(self.offsets[chosen] - offsets[:-1], sizes)
+        values = None if self.values is None else self.values[place]
+        known = None if self.known is None else self.known[chosen]
+        return _trusted(offsets, self.indices[place], self.num_labels, values, known)
+
+    def relabelled(self, numbers: ArrayLike) -> SparseTargets:
+        """Return the same rows with label ``i`` at ``numbers[i]``, a permutation."""
+        order = to_numpy(numbers).astype(np.int64)
+        return SparseTargets(
+            self.offsets, order[self.indices], self.num_labels, self.values, self.known
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"SparseTargets({len(self):,} rows, {self.num_labels:,} labels, "
+            f"{len(self.indices):,} entries)"
+        )
+
+    def entry_rows(self) -> Array:
+        """Return the row of each entry of ``indices``."""
+        return np.repeat(np.arange(len(self)), np.diff(self.offsets))
+
+    def entry_values(self) -> Array:
+        """Return the target of each entry of ``indices``: float32, −1 where unknown."""
+        if self.values is None:
+            return np.ones(len(self.indices), dtype=np.float32)
+        return self.values
+
+    def label_counts(self) -> Array:
+        """Return how many rows have each label; soft targets count by their size."""
+        weights = np.maximum(self.entry_values(), 0)
+        return np.bincount(self.indices, weights=weights, minlength=self.num_labels)
+
+    def known_counts(self) -> Array:
+        """Return in how many rows each label is known."""
+        rows = len(self) if self.known is None else int(self.known.sum())
+        hidden = self.indices[self.entry_values() < 0]
+        return rows - np.bincount(hidden, minlength=self.num_labels)
+
+    def known_rows(self) -> Array:
+        """Return of which rows something is known."""
+        hidden = self.entry_rows()[self.entry_values() < 0]
+        known = np.bincount(hidden, minlength=len(self)) < self.num_labels
+        return known if self.known is None else known & self.known
+
+    def row_counts(self) -> Array:
+        """Return how many labels each row has; soft targets count by their size."""
+        weights = np.maximum(self.entry_values(), 0)
+        return np.bincount(self.entry_rows(), weights=weights, minlength=len(self))
+
+    def dense(self) -> Array:
+        """Return a (rows, labels) float32 matrix: for few rows, or few labels.
+
+        Raises:
+            InputError: if the matrix does not fit into memory.
+        """
+        checks.fits_memory("dense targets", *self.shape)
+        matrix = np.zeros(self.shape, dtype=np.float32)
+        if self.known is not None:
+            matrix[~self.known] = UNKNOWN
+        matrix[self.entry_rows(), self.indices] = self.entry_values()
+        return matrix
+
+    def at(self, columns: ArrayLike) -> Array:
+        """Return the targets of some labels of each row.
+
+        Args:
+            columns: (rows, k) label numbers.
+
+        Returns:
+            (rows, k) float32; −1 where unknown.
+
+        Example:
+            >>> SparseTargets.from_lists([[2, 0], [1]], 4).at(np.array([[0, 1], [1, 3]]))
+            array([[1., 0.],
+                   [1., 0.]], dtype=float32)
+        """
+        asked = to_numpy(columns).astype(np.int64)
+        # One sorted list of (row, label) keys: a search finds each asked entry, or its place.
+        keys = self.entry_rows() * self.num_labels + self.indices
+        wanted = (np.arange(len(self))[:, None] * self.num_labels + asked).ravel()
+        place = np.searchsorted(keys, wanted)
+        found = np.zeros(len(wanted), dtype=bool)
+        inside = place < len(keys)
+        found[inside] = keys[place[inside]] == wanted[inside]
+        result = np.zeros(len(wanted), dtype=np.float32)
+        result[found] = self.entry_values()[place[found]]
+        result = result.reshape(asked.shape)
+        if self.known is not None:
+            result[~self.known] = UNKNOWN
+        return result
+
+
+def _trusted(
+    offsets: Array,
+    indices: Array,
+    num_labels: int,
+    values: Array | None,
+    known: Array | None = None,
+) -> SparseTargets:
+    """Return targets of numbers that were checked before."""
+    made = object.__new__(SparseTargets)
+    fields = {"offsets": offsets, "indices": indices, "num_labels": num_labels}
+    for name, value in {**fields, "values": values, "known": known}.items():
+        object.__setattr__(made, name, value)
+    return made
+
+
+def _whole_numbers(name: str, values: object) -> Array:
+    array = np.asarray(values)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise checks.InputError(
+            f"`{name}` of sparse targets must be whole numbers of shape (n,); got {array.dtype} "
+            f"of shape {array.shape}."
+        )
+    return array.astype(np.int64, copy=False)
+
+
+def _check_offsets(offsets: Array, indices: Array) -> None:
+    if not len(offsets) or offsets[0] != 0 or offsets[-1] != len(indices):
+        ends = f"{offsets[0]} to {offsets[-1]}" if len(offsets) else "nothing"
+        raise checks.InputError(
+            f"`offsets` of sparse targets must go from 0 to the number of entries, "
+            f"{len(indices):,}; got {ends}."
+        )
+    falling = np.diff(offsets) < 0
+    if falling.any():
+        raise checks.InputError(
+            f"`offsets` of sparse targets must not fall; row {int(falling.argmax())} has a "
+            "negative length."
+        )
+
+
+def _values(values: object, indices: Array) -> Array | None:
+    """Return float32 values with −1 for unknown; None where all are 1."""
+    array = np.asarray(values)
+    if array.shape != indices.shape:
+        raise checks.InputError(
+            f"`values` of sparse targets must have one value per entry, {len(indices):,}; got "
+            f"shape {array.shape}."
+        )
+    decoded = decode(array[None], coding="unknown", name="values")[0].astype(np.float32)
+    return None if (decoded == 1).all() else decoded
+
+
+def _known(known: object, offsets: Array) -> Array | None:
+    array = np.asarray(known, dtype=bool)
+    if array.shape != (len(offsets) - 1,):
+        raise checks.InputError(
+            f"`known` of sparse targets must have one value per row, {len(offsets) - 1:,}; got "
+            f"shape {array.shape}."
+        )
+    entries = ~array & (np.diff(offsets) > 0)
+    if entries.any():
+        raise checks.InputError(
+            f"a row that is not known must have no labels; row {int(entries.argmax())} has some."
+        )
+    return None if array.all() else array

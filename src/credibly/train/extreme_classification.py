@@ -1,0 +1,213 @@
+"""Runs on very many labels: held-out rows, calibration and predictions without all scores.
+
+Of each row the most probable labels are kept. The network is a ``HeadedModule``, whose last layer
+is applied to some labels at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from credibly.calibrate.auto import fit_by_name
+from credibly.checks import InputError
+from credibly.data.torch_datasets import stream
+from credibly.losses import fused_linear
+from credibly.metrics.top_labels import PLACES, HeldLabels, TopLabels
+from credibly.models.network import HeadedModule
+from credibly.runtime import sigmoid
+from credibly.targets import SparseTargets, Targets
+from credibly.train.distributed import SingleProcess, full_precision
+from credibly.train.recipes import Network as Recipe
+from credibly.train.trainer import EpochEvaluator, fuses
+from credibly.types import Array, JsonObject
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+    from credibly.calibrate import Calibrator
+    from credibly.data import Data
+    from credibly.losses import Loss
+    from credibly.predictions import Predictions
+
+TOP_LABELS = 50
+"""How many labels of a row are kept; fewer where there are not so many."""
+
+ROWS = 256
+"""Rows that are scored at once."""
+
+ENTRIES = 1 << 22
+"""Scores that are in memory at once: 16 MB of float32."""
+
+
+def check_many(
+    recipe: Recipe, data: Data, criterion: Loss, model: nn.Module, processes: int
+) -> None:
+    """Refuse options that need the scores of all labels at once."""
+    if not fuses(model, criterion, processes, sparse=True):
+        raise InputError(
+            f"{data.source} has {data.num_labels:,} labels, whose scores are not stored: train on "
+            "one process, with a network whose last layer is linear and a loss of single entries, "
+            f"softmax, twl or quasibinary; got {processes} processes, model {recipe.model!r}, "
+            f"loss {recipe.loss!r}."
+        )
+    if data.sparse_features is not None and recipe.model == "linear":
+        raise InputError(
+            f"{data.source} holds sparse features and sparse targets; use `model` mlp, which goes "
+            "through a hidden layer."
+        )
+    if recipe.mixup:
+        raise InputError("sparse targets do not go with `mixup`; leave it out.")
+    if recipe.select == "average-k" or recipe.average_size is not None:
+        raise InputError("sparse targets do not go with `average_size`; leave it out.")
+    if recipe.views != "one":
+        raise InputError(f"sparse targets go with `views` one; got {recipe.views!r}.")
+
+
+class ManyLabelsEvaluator(EpochEvaluator):
+    """Figures of held-out rows with sparse targets; epochs are chosen by the held-out loss.
+
+    ``select`` map takes nDCG@5 instead: average precision needs the scores of all labels.
+    """
+
+    sparse = True
+
+    def __init__(self, recipe: Recipe, rows: object, targets: SparseTargets) -> None:
+        self.recipe, self.rows, self.sparse_targets = recipe, rows, targets
+
+    @torch.no_grad()
+    def measure(
+        self, model: nn.Module, criterion: Loss, accelerator: Accelerator | SingleProcess
+    ) -> dict[str, float]:
+        tally, total, count = TopLabels(max(PLACES)), 0.0, 0
+        device, workers = accelerator.device, self.recipe.workers
+        for rows, hidden, head in _hidden(model, self.rows, device, workers):
+            targets = self.sparse_targets[rows.numpy()]
+            value = fused_linear(criterion, hidden, head.weight, head.bias, targets)
+            total, count = total + float(value) * len(rows), count + len(rows)
+            _, numbers, _ = top_scores(hidden, head, max(PLACES))
+            tally.update(numbers.cpu().numpy(), targets)
+        figures = {"held-out loss": total / max(count, 1), "ndcg@5": float(tally.ndcg()[-1])}
+        figures |= {f"precision@{k}": float(tally.precision()[k - 1]) for k in PLACES}
+        chosen = {"last": 0.0, "map": -figures["ndcg@5"]}
+        return {**figures, "selection": chosen.get(self.recipe.select, figures["held-out loss"])}
+
+
+def _hidden(
+    model: nn.Module, dataset: Any, device: torch.device, workers: int
+) -> Iterator[tuple[Tensor, Tensor, nn.Linear]]:
+    """Yield row numbers, what the last layer sees of them, and the last layer."""
+    assert isinstance(model, HeadedModule)
+    was_training = model.training
+    model.eval()
+    try:
+        batches = torch.arange(len(dataset)).split(ROWS)
+        for inputs, _, rows in stream(dataset, list(batches), workers):
+            yield rows, full_precision(model.hidden(inputs.to(device))), model.head
+    finally:
+        model.train(was_training)
+
+
+@torch.no_grad()
+def top_scores(hidden: Tensor, head: nn.Linear, k: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the k largest scores of each row, their labels, and log Σ exp over all labels.
+
+    Example:
+        >>> head = nn.Linear(1, 4)
+        >>> head.load_state_dict({"weight": torch.zeros(4, 1), "bias": torch.arange(4.0)})
+        <All keys matched successfully>
+        >>> values, labels, _ = top_scores(torch.ones(1, 1), head, 2)
+        >>> values.tolist(), labels.tolist()
+        ([[3.0, 2.0]], [[3, 2]])
+    """
+    rows, labels = len(hidden), head.out_features
+    k = min(k, labels)
+    best = hidden.new_empty(rows, 0)
+    numbers = torch.empty(rows, 0, dtype=torch.int64, device=hidden.device)
+    log_sum = torch.full((rows,), -torch.inf, dtype=torch.float64, device=hidden.device)
+    step = max(ENTRIES // max(rows, 1), k)
+    for start in range(0, labels, step):
+        part = slice(start, start + step)
+        bias = None if head.bias is None else head.bias[part]
+        scores = nn.functional.linear(hidden, head.weight[part].to(hidden.dtype), bias)
+        log_sum = torch.logaddexp(log_sum, scores.logsumexp(1).double())
+        values, places = scores.topk(min(k, scores.shape[1]), dim=1)
+        best = torch.cat([best, values], 1)
+        numbers = torch.cat([numbers, places + start], 1)
+        best, order = best.topk(min(k, best.shape[1]), dim=1)
+        numbers = numbers.gather(1, order)
+    return best, numbers, log_sum
+
+
+def top_of_rows(
+    model: nn.Module, dataset: Any, criterion: Loss, device: torch.device, workers: int
+) -> tuple[Array, Array, Array]:
+    """Return scores, log-odds by the link and label numbers of the most probable labels."""
+    scores, odds, numbers = [], [], []
+    for _, hidden, head in _hidden(model, dataset, device, workers):
+        best, places, log_sum = top_scores(hidden, head, TOP_LABELS)
+        scores.append(best.float().cpu().numpy())
+        odds.append(_log_odds(criterion, best.cpu(), log_sum.cpu()))
+        numbers.append(places.cpu().numpy().astype(np.int32))
+    return np.concatenate(scores), np.concatenate(odds), np.concatenate(numbers)
+
+
+def _log_odds(criterion: Loss, scores: Tensor, log_sum: Tensor) -> Array:
+    """Return log-odds by the link; the scores themselves where the loss has none."""
+    odds = criterion.top_log_odds(scores, log_sum) if criterion.has_link else scores
+    return odds.double().numpy()
+
+
+def fit_calibrator(method: str, criterion: Loss, odds: Array, hits: Array) -> Calibrator | None:
+    """Return one map for all labels, fitted on the labels that held-out rows keep.
+
+    Auto leaves the labels of a softmax alone: the few that are kept do not tell what a map that
+    keeps rows summing to one would make of the others.
+    """
+
+    known = hits >= 0
+    if method == "none" or (method == "auto" and criterion.exclusive):
+        return None
+    column, truth = odds[known][:, None], hits[known][:, None]
+    return fit_by_name(method, column, Targets(truth))
+
+
+def top_predictions(
+    rows: Data,
+    kept: tuple[Array, Array, Array],
+    calibrator: Calibrator | None,
+    metadata: JsonObject,
+) -> Predictions:
+    """Return the most probable labels of ``rows``, calibrated."""
+    from credibly.predictions import Predictions
+
+    scores, odds, numbers = kept
+    if calibrator is not None:
+        odds = calibrator.transform(odds.reshape(-1, 1)).reshape(odds.shape)
+    targets = rows.targets if isinstance(rows.targets, SparseTargets) else None
+    if targets is None and rows.has_truth:
+        targets = SparseTargets.from_dense(rows.dense_targets)
+    if targets is not None and not targets.num_known:
+        targets = None
+    return Predictions.from_arrays(
+        top=numbers,
+        probabilities=sigmoid(odds),
+        labels=rows.labels,
+        targets=targets,
+        ids=rows.ids,
+        scores=scores,
+        metadata=metadata,
+    )
+
+
+def measured(predictions: Predictions) -> dict[str, float]:
+    """Return the metrics of test rows: ranking, and calibration of the labels that rows keep."""
+    if predictions.targets is None:
+        return {}
+    found = HeldLabels()
+    found.update(*predictions.measured())
+    return found.numbers()

@@ -1,0 +1,1 @@
+"""Files that somebody else made → plain values, within limits."""

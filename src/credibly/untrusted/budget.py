@@ -1,0 +1,200 @@
+"""What a file that somebody else made may take, and reading one within that.
+
+Every foreign format is opened by a module of this package, and a test looks for others that open
+one. A size that a file declares is compared with the memory of this machine before anything is
+made of it. Formats whose libraries cannot be held to that are read by a process of its own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from credibly.checks import InputError, fits_memory, input_file
+from credibly.files import named_errors
+from credibly.memory_limits import Limits
+
+if TYPE_CHECKING:
+    from credibly.types import Array
+
+ANY = 2**42
+"""Bytes of formats that are read in pieces, or whose memory is checked by what they declare."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a file of one format may take.
+
+    Attributes:
+        file_bytes: its size.
+        unpacked: bytes of what is compressed in it.
+        line: bytes of one line, of formats that are read line by line.
+        depth: of nesting; None where the interpreter's limit on recursion holds.
+        pixels: width × height.
+        limits: of the process that reads it; None for formats that are read in this process.
+    """
+
+    file_bytes: int
+    unpacked: int | None = None
+    line: int | None = None
+    depth: int | None = None
+    pixels: int | None = None
+    limits: Limits | None = None
+
+
+BUDGETS: Mapping[str, Budget] = {
+    "configuration": Budget(2**20, depth=100),
+    "toml": Budget(2**26, depth=100),
+    "json": Budget(2**28),
+    "data json": Budget(2**32),
+    "xml": Budget(2**26, depth=100),
+    "text": Budget(2**33, unpacked=2**33),
+    "numbers in lines": Budget(ANY, line=2**28),
+    "image": Budget(2**29, pixels=80_000_000),
+    "arrays": Budget(ANY),
+    "records": Budget(2**33),
+    "parquet": Budget(ANY),
+    "hdf5": Budget(ANY),
+    "mat": Budget(2**28, unpacked=2**28, depth=20),
+    "tokenizer": Budget(2**28),
+    "safetensors": Budget(ANY),
+    "arrow": Budget(ANY, limits=Limits(memory=4 * 2**30, seconds=30)),
+    "tensors": Budget(ANY, limits=Limits(memory=4 * 2**30, seconds=60)),
+}
+"""By format. A process that reads a file gets more time and memory the larger the file is."""
+
+
+def read_bytes(path: str | os.PathLike[str], format: str) -> bytes:
+    """Return the content of a plain file that is not too large for its format and for memory.
+
+    Raises:
+        InputError: if it is a pipe, a device or a folder, or is too large.
+    """
+    check_file(path, format)
+    limit = BUDGETS[format].file_bytes
+    with named_errors(path), open(path, "rb") as file:
+        content = file.read(limit + 1)
+    return _at_most(content, limit, path)
+
+
+def check_file(path: str | os.PathLike[str], format: str) -> None:
+    """Refuse what is no plain file, and a file that is too large for its format.
+
+    Raises:
+        FileNotFoundError: if there is none.
+        InputError: if it is a pipe, a device or a folder, or is too large.
+    """
+    input_file(path)
+    size, budget = os.stat(path).st_size, BUDGETS[format]
+    if size > budget.file_bytes:
+        raise InputError(f"{path} must have at most {budget.file_bytes:,} bytes; it has {size:,}.")
+    if budget.line is None and budget.file_bytes < ANY:
+        fits_memory(str(path), size, itemsize=1)
+
+
+def read_text(path: str | os.PathLike[str], format: str = "json") -> str:
+    """Return a text file in UTF-8 that is read as a whole.
+
+    Raises:
+        FileNotFoundError: if there is none.
+        InputError: if it is no plain file, too large, or no text.
+    """
+    content = read_bytes(path, format)
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} must be UTF-8 text; {error}.") from None
+
+
+def read_rows(path: Path, format: str = "numbers in lines") -> Iterator[bytes]:
+    """Yield the lines of a file of any length, each within the limit on one line."""
+    check_file(path, format)
+    limit = BUDGETS[format].line or 0
+    with named_errors(path), path.open("rb") as file:
+        while line := file.readline(limit + 1):
+            yield _at_most(line, limit, f"{path}: a line")
+
+
+@contextmanager
+def worded(must: str) -> Iterator[None]:
+    """Word what libraries raise on damaged files, errors of any kind, as ``must; …``.
+
+    An error of the system passes: the file is not there, or not readable.
+    """
+    try:
+        yield
+    except (InputError, MemoryError):
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise InputError(f"{must}; {first_line(error)}.") from error
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's text, or its name."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200].rstrip(".")
+
+
+def _at_most(content: bytes, limit: int, where: object) -> bytes:
+    if len(content) > limit:
+        raise InputError(f"{where} must have at most {limit:,} bytes; it has more.")
+    return content
+
+
+# Files that a process of its own reads -----------------------------------------------------------
+
+
+def read_in_process(
+    module: str, path: Path, format: str, advice: str = "", **job: object
+) -> dict[str, Array]:
+    """Return the arrays that ``module`` makes of a file, in a process with limits.
+
+    Args:
+        module: calls ``serve_files``.
+        path: of the file.
+        format: in ``BUDGETS``.
+        advice: ends the error about a file that takes too much.
+        job: arguments of the function that reads.
+
+    Raises:
+        InputError: the one that the reader raised, or that it took too much time or memory.
+    """
+    from credibly.child_processes import Worker
+
+    check_file(path, format)
+    with path.open("rb"):
+        pass  # what cannot be opened is told here, as for other files
+    limits = _limits(path, format)
+    with Worker(module, 4.0 * limits.seconds) as worker:
+        arrays = worker.ask_arrays({"path": str(path), "format": format, **job})
+    if arrays is None:
+        raise InputError(
+            f"{path} must be a file that is read within {limits.seconds} seconds and "
+            f"{limits.memory / 2**30:.0f} GB; it is not. {advice}".rstrip()
+        )
+    return arrays
+
+
+def serve_files(read: Callable[..., Mapping[str, Array]], format: str) -> None:
+    """Answer ``read_in_process`` with what ``read`` makes of a path, until the parent ends."""
+    from credibly.child_processes import array_jobs, serve_jobs
+
+    def work(content: bytes, path: str, format: str, **job: object) -> Mapping[str, Array]:
+        del content  # the file is read from the disk
+        _limits(Path(path), format).apply()
+        return read(Path(path), **job)
+
+    limits = BUDGETS[format].limits
+    assert limits is not None
+    serve_jobs(array_jobs(work), limits)
+
+
+def _limits(path: Path, format: str) -> Limits:
+    limits, size = BUDGETS[format].limits, path.stat().st_size
+    assert limits is not None
+    return Limits(limits.memory + 6 * size, limits.seconds + size // 2**24)

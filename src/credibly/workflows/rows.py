@@ -1,0 +1,306 @@
+"""Which rows are fitted on, and how they are read and written, shard by shard, on any executor.
+
+Workers write into a folder that all of them see. A file is complete or not there, and a task that
+is repeated writes the same one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from credibly import checks
+from credibly.checks import InputError, out_can_be_written
+from credibly.executors.executor import Executor, is_remote
+from credibly.files import check_out
+from credibly.metrics.accumulators import Accumulator
+from credibly.predictions import Dataset
+from credibly.predictions.dataset import shard_name
+from credibly.predictions.shard import Piece, PieceReader
+from credibly.types import Array
+
+if TYPE_CHECKING:
+    from credibly.pipeline import Pipeline
+
+MOST_DRAWN = 2**24
+"""Up to so many rows, exactly the number asked for is drawn."""
+
+MOST_COMPARED = 2**20
+"""Up to so many rows, ids are compared with those that a rule was fitted on."""
+
+
+@dataclass(frozen=True)
+class FitRows:
+    """A seeded share, or number, of the rows to fit on.
+
+    Attributes:
+        fraction: share of the rows, in (0, 1).
+        rows: number of rows, instead of a share.
+        seed: seed of the draw.
+
+    Example:
+        >>> FitRows(fraction=0.25).draw(np.arange(8), "rows of x.csv")
+        (array([2, 4]), array([0, 1, 3, 5, 6, 7]))
+    """
+
+    fraction: float = 0.5
+    rows: int | None = None
+    seed: int = 0
+
+    def draw(self, usable: Array, where: str) -> tuple[Array, Array]:
+        """Split the row numbers ``usable`` into sorted rows to fit on and rows held out.
+
+        Raises:
+            InputError: if either part would be empty. ``where`` names the rows in the message.
+        """
+        checks.fraction("fraction", self.fraction, low_open=True, high_open=True)
+        checks.at_least("seed", self.seed, 0)
+        if len(usable) < 2:
+            raise InputError(
+                f"{where} must number at least 2, one to fit on and one to judge by; "
+                f"got {len(usable)}."
+            )
+        count = round(self.fraction * len(usable)) if self.rows is None else self.rows
+        if not 1 <= count < len(usable):
+            raise InputError(
+                f"the number of rows to fit on must lie between 1 and {len(usable) - 1}, so that "
+                f"some of the {where} are left to judge by; got {count}. Change `fraction` or "
+                "`rows`."
+            )
+        order = np.random.default_rng(self.seed).permutation(usable)
+        return np.sort(order[:count]), np.sort(order[count:])
+
+    def choose(self, num_rows: int, where: str, most: int | None = None) -> RowChoice:
+        """Choose among all rows, as ``draw`` does up to 16.8 million rows.
+
+        With more, each row is chosen by a hash of its number, so that nothing is kept per row and
+        their number is only about as asked.
+
+        Args:
+            num_rows: number of rows.
+            where: names the rows in messages.
+            most: choose at most about so many rows.
+        """
+        asked = self
+        if most is not None and self._count(num_rows) > most:
+            asked = replace(self, rows=max(1, most))
+        if num_rows <= MOST_DRAWN:
+            fitted, _ = asked.draw(np.arange(num_rows), where)
+            mask = np.zeros(num_rows, dtype=bool)
+            mask[fitted] = True
+            return RowChoice(num_rows, mask=np.packbits(mask))
+        return RowChoice(num_rows, share=asked._count(num_rows) / num_rows, seed=self.seed)
+
+    def _count(self, num_rows: int) -> int:
+        return round(self.fraction * num_rows) if self.rows is None else self.rows
+
+
+@dataclass(frozen=True)
+class RowChoice:
+    """Which rows of a dataset to fit on, for any stretch of them; the same on every worker.
+
+    Example:
+        >>> choice = FitRows(fraction=0.25).choose(8, "rows of x.csv")
+        >>> choice.mask_of(2, 4)
+        array([ True, False,  True, False])
+    """
+
+    num_rows: int
+    mask: Array | None = None
+    share: float = 0.0
+    seed: int = 0
+
+    def mask_of(self, first_row: int, count: int) -> Array:
+        """Return whether each of ``count`` rows from ``first_row`` on is one to fit on."""
+        if self.mask is not None:
+            first_byte, last = first_row // 8, first_row + count
+            bits = np.unpackbits(self.mask[first_byte : -(-last // 8)])
+            return bits[first_row - 8 * first_byte :][:count].astype(bool)
+        rows = np.arange(first_row, first_row + count, dtype=np.uint64)
+        return _hashed(rows, self.seed) < self.share
+
+
+def id_sample(ids: Array, fitted: Array, size: int = 256) -> list[str]:
+    """Return digests of some ids of the rows that were fitted on; none where ids only count rows.
+
+    Example:
+        >>> rows = np.array(["ann", "bob", "eve"], dtype=object)
+        >>> fitted_share(id_sample(rows, np.array([0, 1])), ["eve", "bob"])
+        0.5
+    """
+    if all(name == str(row) for row, name in enumerate(ids[:3])):
+        return []
+    return sorted(map(_digest, ids[fitted[:: -(-len(fitted) // size)]]))
+
+
+def fitted_share(sample: list[str], ids: Array | list[str]) -> float:
+    """Return the share of the rows that were fitted on that these ids hold."""
+    return len(set(sample).intersection(map(_digest, ids))) / len(sample) if sample else 0.0
+
+
+def _digest(name: str) -> str:
+    return hashlib.blake2b(name.encode(), digest_size=8).hexdigest()
+
+
+def warn_of_fitted_rows(scan: Dataset, rule: Pipeline | None = None) -> None:
+    """Warn where rows of a predictions file fitted its calibration map, or a rule applied to it."""
+    said = scan.metadata.get("calibration")
+    no_map = scan.metadata.get("calibrator") == {"calibrator": "none"}
+    said = said if isinstance(said, dict) and not no_map else {}
+    numbers = [said.get(name) for name in ("fitted_rows", "judged_rows", "fitted_share")]
+    fitted, judged, share = (each if isinstance(each, (int, float)) else 0 for each in numbers)
+    what = "its calibration map"
+    if 0 < fitted <= scan.num_rows - judged:
+        share = 1.0
+    if not share and rule is not None and scan.num_rows <= MOST_COMPARED:
+        share, what = fitted_share(rule.fitted_ids, scan.ids()), "this rule"
+    if share:
+        other = " To leave them out, calibrate with --keep judged." if fitted else ""
+        warnings.warn(
+            f"{100 * share:.0f} % of the rows that fitted {what} are in {scan.path}: metrics look "
+            f"too good on them, and a guarantee is for other rows.{other}",
+            stacklevel=3,
+        )
+
+
+def _hashed(numbers: Array, seed: int) -> Array:
+    """Return a number in [0, 1) per row number: splitmix64."""
+    with np.errstate(over="ignore"):
+        step = np.uint64(0x9E3779B97F4A7C15)
+        z = (numbers + np.uint64(1)) * step + np.uint64(seed) * np.uint64(0xD1342543DE82EF95)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        z ^= z >> np.uint64(31)
+    return (z >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+Batches = Iterator[tuple[int, Any]]
+
+
+def check_paths(
+    executor: Executor,
+    out: str | os.PathLike[str],
+    inputs: list[str | os.PathLike[str]],
+    endings: tuple[str, ...],
+) -> None:
+    """Refuse what cannot be read or written before any work is done.
+
+    Args:
+        executor: who writes.
+        out: a file with one of the ``endings``, or a new or empty folder.
+        inputs: what is read.
+        endings: of files that can be written; none where only a folder can.
+    """
+    for each in (*inputs, out):
+        if is_remote(each):
+            raise InputError(
+                f"{each} is an address; give a path that every worker sees (a mounted file system)."
+            )
+    folder = Path(out)
+    if executor.one_file and folder.suffix and endings:
+        check_out(folder, endings, inputs=inputs)
+        return
+    if folder.suffix in endings:
+        raise InputError(f"`out` must be a folder, for a file per shard; got {str(out)!r}.")
+    out_can_be_written(folder, folder=True)
+    if folder.is_dir() and any(folder.iterdir()):
+        raise InputError(f"`out` must be a new or empty folder; {folder} holds files.")
+
+
+def collect(
+    dataset: Dataset,
+    executor: Executor,
+    arrays: Callable[[Any, int], dict[str, Array]],
+    labels: list[str] | None = None,
+) -> dict[str, Array]:
+    """Return arrays of some rows of a dataset, which workers send here.
+
+    Args:
+        dataset: the predictions.
+        executor: who reads.
+        arrays: called with a batch and the number of its first row.
+        labels: order of the labels; that of the dataset if None.
+    """
+    order = dataset.labels if labels is None else labels
+
+    def work(shard: Piece, reader: PieceReader) -> dict[str, Array]:
+        found = [arrays(rows, first) for first, rows in reader.of_labels(order).batches(shard)]
+        return {name: _joined([each[name] for each in found]) for name in found[0]}
+
+    states = executor.run(dataset, work)
+    return {name: _joined([state[name] for state in states]) for name in states[0]}
+
+
+def _joined(parts: list[Array]) -> Array:
+    """Return rows of all parts; narrower ones are filled up with 0."""
+    if parts[0].ndim == 2:
+        width = max(each.shape[1] for each in parts)
+        parts = [np.pad(each, ((0, 0), (0, width - each.shape[1]))) for each in parts]
+    return np.concatenate(parts)
+
+
+def write_shards(
+    dataset: Dataset,
+    executor: Executor,
+    out: Path,
+    accumulator: Accumulator,
+    work: Callable[[Path, int, int, Batches, Any], None],
+    labels: list[str] | None = None,
+) -> None:
+    """Write the rows of a dataset, changed, as one file, or as a file per shard of it.
+
+    Args:
+        dataset: the predictions.
+        executor: who writes.
+        out: a file if it has an ending and the executor can write one, else a folder.
+        accumulator: still empty; receives what ``work`` adds.
+        work: called with a file to write, its index and their number, (number of the first row,
+            batch) of its rows, and an accumulator of its own.
+        labels: order of the labels; that of the dataset if None.
+    """
+    shards, reader = dataset.pieces(), dataset.piece_reader
+    reader = reader if labels is None else reader.of_labels(labels)
+    files = [(out, shards)]
+    if not (executor.one_file and out.suffix):
+        out.mkdir(parents=True, exist_ok=True)
+        names = [shard_name(index, len(shards)) for index in range(len(shards))]
+        files = [(out / name, [shard]) for name, shard in zip(names, shards, strict=True)]
+    empty = deepcopy(accumulator)
+
+    def task(index: int) -> dict[str, Array]:
+        path, some = files[index]
+        mine = deepcopy(empty)
+        rows = (pair for shard in some for pair in reader.batches(shard))
+        work(path, index, len(files), rows, mine)
+        return mine.state()
+
+    for state in executor.each(len(files), task, str(dataset.path)):
+        accumulator.merge(state)
+
+
+def holds_top_labels(path: str | Path) -> bool:
+    """Return whether ``path`` is a predictions file with the most probable labels of each row.
+
+    Example:
+        >>> holds_top_labels("scores.npz")
+        False
+    """
+    path = Path(path)
+    shards = path.is_dir() and any(path.glob("*.parquet"))
+    if not (shards or (path.suffix == ".parquet" and path.is_file())):
+        return False
+    first = min(path.glob("*.parquet")) if shards else path
+    try:
+        names = pq.read_schema(first).names
+    except (OSError, ValueError):
+        return False  # damaged: whoever reads it says how
+    return {"top", "p"} <= set(names)

@@ -1,0 +1,213 @@
+"""Rows and entries: the same as by brute force, whatever the view; tables that are safe to open."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import json
+import re
+
+import httpx
+import numpy as np
+import pytest
+
+from credibly import Predictions
+from credibly.app.server.responses import csv_text
+from credibly.app.store.address import EntryQuery
+from credibly.app.store.store import Store, find_entries
+from credibly.checks import InputError
+from credibly.decide import AverageSize, Cost
+
+
+@pytest.fixture(scope="module")
+def client(address):
+    with httpx.Client(base_url=address, timeout=30) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def ours(shelf):
+    return Predictions.read(shelf / "ours.parquet")
+
+
+@pytest.fixture(scope="module")
+def theirs(shelf):
+    return Predictions.read(shelf / "theirs.parquet")
+
+
+def brute(ours, theirs, kind, label, *, threshold=0.5, low=0.0, high=1.0, truth="any", least=0):
+    """Return the entries of a view, as sets of (id, label), and the key of each."""
+    found = {}
+    for t, name in enumerate(ours.labels):
+        if label not in ("", name):
+            continue
+        for row, id in enumerate(ours.ids):
+            p, y = float(ours.probabilities[row, t]), int(ours.targets[row, t])
+            other = float(theirs.probabilities[row, t])
+            keep = {
+                "missed": (y == 1 and p < threshold, 1 - p),
+                "false-alarm": (y == 0 and p >= threshold, p),
+                "not-annotated": (y == -1 and p >= threshold, p),
+                "borderline": (True, -abs(p - threshold)),
+                "disagreement": ((p >= threshold) != (other >= threshold), abs(p - other)),
+            }[kind]
+            facets = low <= p <= high and (ours.targets[row] == 1).sum() >= least
+            facets &= {"any": True, "known": y >= 0, "unknown": y < 0}[truth]
+            if keep[0] and facets:
+                found[str(id), name] = keep[1]
+    return found
+
+
+VIEWS = [
+    {"kind": "missed", "label": "fork"},
+    {"kind": "missed", "label": ""},
+    {"kind": "false-alarm", "label": "", "low": 0.7, "high": 0.9},
+    {"kind": "false-alarm", "label": "dining table", "threshold": 0.2},
+    {"kind": "not-annotated", "label": ""},
+    {"kind": "borderline", "label": "apple", "truth": "known"},
+    {"kind": "borderline", "label": "apple", "truth": "unknown"},
+    {"kind": "missed", "label": "", "labels_min": 3},
+    {"kind": "disagreement", "label": ""},
+]
+
+
+@pytest.mark.parametrize("view", VIEWS, ids=str)
+def test_a_view_is_what_brute_force_finds(client, ours, theirs, view):
+    arguments = {"least" if k == "labels_min" else k: v for k, v in view.items()}
+    expected = brute(ours, theirs, **arguments)
+    answer = client.get("/api/entries", params=view).json()
+    assert answer["total"] == len(expected)
+    listed = [(each["id"], each["label"]) for each in answer["entries"]]
+    assert set(listed) == set(expected)
+    keys = [expected[each] for each in listed]
+    np.testing.assert_allclose(keys, sorted(keys, reverse=True), atol=1e-6)
+
+
+def test_a_list_in_small_blocks_is_the_whole_list(shelf, monkeypatch):
+    from credibly.app.store import store as entries
+    from credibly.app.store.files import ServedPredictions
+
+    bench = Store([ServedPredictions(shelf / "ours.parquet")])
+    asked = EntryQuery(kind="borderline")
+    index, rule = bench.files[0].index, bench.rule(asked)
+    whole = find_entries(index, asked, rule, None)
+    monkeypatch.setattr(entries, "BLOCK_CELLS", 400)
+    monkeypatch.setattr(entries, "MOST_ENTRIES", 50)
+    few = find_entries(index, asked, rule, None)
+    assert few.total == whole.total == 400 * 7
+    assert set(zip(few.labels, few.places, strict=True)) == set(
+        zip(whole.labels[:50], whole.places[:50], strict=True)
+    )
+
+
+RULES = [
+    ({}, 0.5, lambda p: p >= 0.5),
+    ({"threshold": 0.3}, 0.3, lambda p: p >= np.float32(0.3)),
+    ({"miss": 5}, 1 / 6, lambda p: Cost(5).predict(p)),
+    ({"average_size": 2}, None, lambda p: AverageSize(2).fit(p).predict(p)),
+]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "threshold", "sets"), RULES, ids=[str(rule[0]) for rule in RULES]
+)
+def test_a_row_shows_its_probabilities_and_the_set_of_the_rule(
+    client, ours, parameters, threshold, sets
+):
+    row = 17
+    answer = client.get("/api/row", params={"id": ours.ids[row], **parameters}).json()
+    expected = sets(ours.probabilities)[row]
+    for each in answer["labels"]:
+        t = ours.labels.index(each["label"])
+        assert each["probability"] == pytest.approx(float(ours.probabilities[row, t]))
+        assert each["chosen"] == expected[t]
+        assert each["truth"] == (None if ours.targets[row, t] < 0 else ours.targets[row, t])
+        if threshold is not None:
+            assert each["threshold"] == pytest.approx(threshold)
+    values = [each["probability"] for each in answer["labels"]]
+    assert values == sorted(values, reverse=True)
+
+
+def test_the_labels_nearest_to_their_threshold_are_shown(client, ours):
+    page = client.get("/row", params={"id": "img/005"}).text
+    odds = np.log(ours.probabilities[5] / (1 - ours.probabilities[5]))
+    nearest = [ours.labels[t] for t in np.argsort(np.abs(odds), kind="stable")[:6]]
+    listed = re.findall(r"<li><strong>(.*?)</strong>", page.split('id="changes"')[1])
+    assert [html.unescape(name) for name in listed[:6]] == nearest
+
+
+def test_neighbours_are_the_rows_at_the_smallest_distance(client, ours):
+    p = ours.probabilities.astype(float)
+    answer = client.get("/api/row", params={"id": "img/007"}).json()
+    total = p.sum(1) + p[7].sum()
+    distance = np.sqrt(((np.sqrt(p) - np.sqrt(p[7])) ** 2).sum(1) / total)
+    nearest = np.argsort(distance)[1:9]
+    assert [each["id"] for each in answer["neighbours"]] == [ours.ids[row] for row in nearest]
+    found = [each["distance"] for each in answer["neighbours"]]
+    np.testing.assert_allclose(found, distance[nearest], atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "says"),
+    [
+        ("/api/row?id=nobody", 400, "no row"),
+        ("/row?id=nobody", 400, "no row"),
+        ("/row", 422, "id"),
+        ("/api/entries?label=frok", 400, "fork"),
+        ("/api/entries?kind=odd", 422, "kind"),
+        ("/errors?low=0.9&high=0.1", 422, "must be at least 0.9"),
+        ("/errors?low=nan", 422, "low"),
+        ("/errors?start=999999", 422, "start"),
+        ("/errors?kind=disagreement&against=0", 400, "itself"),
+    ],
+)
+def test_impossible_views_are_explained(client, path, status, says):
+    answer = client.get(path)
+    assert answer.status_code == status
+    assert says in answer.text
+
+
+def test_one_file_cannot_disagree(shelf):
+    from credibly.app.store.files import ServedPredictions
+
+    with pytest.raises(InputError, match="two files"):
+        Store([ServedPredictions(shelf / "ours.parquet")]).found(EntryQuery(kind="disagreement"))
+
+
+def test_tables_are_safe_in_spreadsheets_and_whole(client):
+    rows = [{"id": "=HYPERLINK(1)", "label": 'a "b", c\nd', "probability": -0.5, "truth": None}]
+    text = csv_text(["id", "label", "probability", "truth"], rows)
+    assert list(csv.reader(io.StringIO(text)))[1] == ["'=HYPERLINK(1)", 'a "b", c\nd', "-0.5", ""]
+    answer = client.get("/api/entries", params={"kind": "missed", "format": "csv"})
+    assert answer.headers["content-type"].startswith("text/csv")
+    listed = list(csv.DictReader(io.StringIO(answer.text)))
+    same = client.get("/api/entries", params={"kind": "missed"}).json()["entries"]
+    assert [(each["id"], each["label"]) for each in listed] == [
+        (each["id"], each["label"]) for each in same
+    ]
+
+
+def test_chosen_entries_come_back_as_a_table(client, ours):
+    form = [("entry", json.dumps(["img/003", "fork"])), ("entry", json.dumps(["img/004", "apple"]))]
+    answer = client.post("/api/export", data={"entry": [value for _, value in form]})
+    assert answer.status_code == 200
+    assert [each["probability"] for each in answer.json()["entries"]] == pytest.approx(
+        [float(ours.probabilities[3, 0]), float(ours.probabilities[4, 1])]
+    )
+
+
+@pytest.mark.parametrize(
+    "entry", ["", "[]", "{", '["img/003"]', '["img/003", "frok"]', '["nobody", "fork"]', "3"]
+)
+def test_bad_choices_are_explained(client, entry):
+    answer = client.post("/api/export", data={"entry": entry})
+    assert answer.status_code == 400
+    assert answer.json()["error"]
+
+
+def test_other_sites_cannot_post(client):
+    answer = client.post(
+        "/api/export", data={"entry": '["img/003", "fork"]'}, headers={"origin": "http://evil"}
+    )
+    assert answer.status_code == 403
