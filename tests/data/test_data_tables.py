@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
@@ -324,3 +325,16 @@ def test_bad_arff_is_refused_with_its_line(text, xml, match, tmp_path):
         (tmp_path / "scene.xml").write_text(xml)
     with pytest.raises(cr.InputError, match=match):
         load(tmp_path / "scene.arff")
+
+
+def test_no_thread_holds_a_csv_file_after_it_is_read(tmp_path, monkeypatch):
+    """A thread of pyarrow that gives up Python's bytes while Python ends aborts the process."""
+    read, options = pyarrow.csv.read_csv, []
+
+    def recorded(source, **given):
+        options.append(given["read_options"])
+        return read(source, **given)
+
+    monkeypatch.setattr(pyarrow.csv, "read_csv", recorded)
+    load(csv(tmp_path, SAME["a column per label"]))
+    assert [each.use_threads for each in options] == [False]

@@ -75,7 +75,9 @@ def _cells(path: Path, content: bytes, parse: pyarrow.csv.ParseOptions) -> pa.Ta
     def read(kind: pa.DataType, block: int) -> pa.Table:
         return pyarrow.csv.read_csv(
             pa.BufferReader(content),
-            read_options=pyarrow.csv.ReadOptions(block_size=block),
+            # A thread of pyarrow would give up `content` after the table is returned, and abort the
+            # process if Python is ending by then.
+            read_options=pyarrow.csv.ReadOptions(block_size=block, use_threads=False),
             parse_options=parse,
             convert_options=pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(header, kind)),
         )
