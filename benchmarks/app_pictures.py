@@ -5,7 +5,7 @@
 
 Plants mistakes into the predictions of the demo as docs/tutorials/wrong-labels.md does, serves them
 beside another run, photographs every page, decides ten labels and photographs what came of it.
-``--all`` also takes the pages on a phone and in the dark, to look at. Needs playwright, a
+Every page on a phone, in the dark and on paper comes on one sheet each. Needs playwright, a
 Chromium and pillow (the extra ``dev``).
 """
 
@@ -19,6 +19,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -64,15 +65,12 @@ def serve(app: Any) -> tuple[Any, str]:
     return server, f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
 
 
-def save(page: Any, path: Path) -> None:
-    """Write what the browser shows as WebP of at most ``MOST_BYTES``."""
-    from PIL import Image
-
-    image = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
-    for quality in (80, 60, 40):
+def save(image: Any, path: Path, limit: int = MOST_BYTES) -> None:
+    """Write an image as WebP of at most ``limit`` bytes."""
+    for quality in (80, 60, 40, 25):
         buffer = io.BytesIO()
         image.save(buffer, "WEBP", quality=quality, method=6)
-        if len(buffer.getvalue()) <= MOST_BYTES:
+        if len(buffer.getvalue()) <= limit:
             break
     path.write_bytes(buffer.getvalue())
     print(path, len(buffer.getvalue()), "bytes")
@@ -82,53 +80,78 @@ PAGES = {
     "home": "/",
     "explore": "/explore?q=%2B3+-8",
     "labels": "/labels",
+    "pairs": "/pairs",
     "label": "/label?name=8",
     "decide": "/decide?threshold=0.4",
     "compare": "/compare",
     "import": "/import",
+    "docs": "/docs",
 }
 LOOKS: dict[str, dict[str, Any]] = {
     "": {},
-    "-phone": {"viewport": {"width": 390, "height": 800}},
-    "-dark": {"color_scheme": "dark"},
+    "phone": {"viewport": {"width": 390, "height": 800}},
+    "dark": {"color_scheme": "dark"},
+    "print": {"viewport": {"width": 750, "height": 1060}},
 }
 
 
 def photograph(
-    browser: Any, address: str, out: Path, right: Truth, image: Path, looks: list[str]
-) -> None:
-    """Take every page, decide ten labels as they are, and take what follows from that."""
-    for look in looks:
-        usual = {"base_url": address, "viewport": {"width": WIDTH, "height": HEIGHT}}
-        page = browser.new_page(**{**usual, **LOOKS[look]})
-        for name, path in PAGES.items():
+    browser: Any, address: str, look: str, right: Truth, image: Path
+) -> Iterator[tuple[str, Any]]:
+    """Yield every page as it looks; in the first look, decide ten labels as they are."""
+    from PIL import Image
+
+    usual = {"base_url": address, "viewport": {"width": WIDTH, "height": HEIGHT}}
+    page = browser.new_page(**{**usual, **LOOKS[look]})
+
+    def taken() -> Any:
+        page.evaluate("scrollTo(0, 0)")
+        page.emulate_media(media="print" if look == "print" else "screen")
+        taken = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+        page.emulate_media(media="screen")
+        return taken
+
+    for name, path in PAGES.items():
+        page.goto(path)
+        page.wait_for_selector("main h1", state="attached")
+        while page.locator("[data-wait], #live > [role=status]").count():
+            page.wait_for_timeout(500)
             page.goto(path)
-            page.wait_for_selector("main h1", state="attached")
-            while page.locator("[data-wait], #live > [role=status]").count():
-                page.wait_for_timeout(500)
-                page.goto(path)
-            page.wait_for_load_state("networkidle")
-            save(page, out / f"app-{name}{look}.webp")
-    page = browser.new_page(base_url=address, viewport={"width": WIDTH, "height": HEIGHT})
+        page.wait_for_load_state("networkidle")
+        yield name, taken()
     page.goto("/try")
     page.set_input_files("#file", str(image))
     page.get_by_role("button", name="Predict").click()
     page.wait_for_selector("#result")
-    save(page, out / "app-try.webp")
+    yield "try", taken()
     page.goto("/review?who=Ana")
-    for _ in range(10):
+    for _ in range(0 if look else 10):
         tile = page.locator(".tile.current")
         id, label = (tile.get_attribute(f"data-{name}") for name in ("id", "label"))
         with page.expect_response("**/api/reviews**"):
             page.keyboard.press(right[id, label][0].replace("p", "y").replace("a", "n"))
         page.wait_for_timeout(300)
-    page.evaluate("scrollTo(0, 0)")
-    save(page, out / "app-review.webp")
-    page.goto("/row?" + urlencode({"id": id}))
+    yield "review", taken()
+    page.goto("/row?" + urlencode({"id": page.locator(".tile.current").get_attribute("data-id")}))
     page.wait_for_selector("#row-labels")
-    save(page, out / "app-row.webp")
+    yield "row", taken()
     page.goto("/review/effect")
-    save(page, out / "app-effect.webp")
+    yield "effect", taken()
+
+
+def sheet(images: list[Any]) -> Any:
+    """Return images side by side in rows, small."""
+    from PIL import Image
+
+    across, width = (3, 436) if images[0].width > images[0].height else (5, 260)
+    height = width * images[0].height // images[0].width
+    made = Image.new(
+        "RGB", (across * (width + 8), -(-len(images) // across) * (height + 8)), "gray"
+    )
+    for place, each in enumerate(images):
+        where = place % across * (width + 8) + 4, place // across * (height + 8) + 4
+        made.paste(each.resize((width, height), Image.Resampling.LANCZOS), where)
+    return made
 
 
 def main(arguments: list[str]) -> int:
@@ -136,7 +159,6 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("demo", type=Path, help="folder that `make demo` wrote")
     parser.add_argument("out", type=Path, help="folder of the pictures")
-    parser.add_argument("--all", action="store_true", help="also on a phone and in the dark")
     given = parser.parse_args(arguments)
     from playwright.sync_api import sync_playwright
 
@@ -154,7 +176,12 @@ def main(arguments: list[str]) -> int:
         flags = ["--no-sandbox", "--disable-gpu"]
         browser = playwright.chromium.launch(executable_path=path, args=flags)
         image = sorted(images.glob("*.png"))[0]
-        photograph(browser, address, out, right, image, list(LOOKS) if given.all else [""])
+        for look in LOOKS:
+            pictures = dict(photograph(browser, address, look, right, image))
+            if look:
+                save(sheet(list(pictures.values())), out / f"app-in-{look}.webp", 2 * MOST_BYTES)
+            for name, picture in pictures.items() if not look else ():
+                save(picture, out / f"app-{name}.webp")
         browser.close()
         server.should_exit = True
     return 0

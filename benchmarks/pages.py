@@ -1,4 +1,4 @@
-"""Every page of the web app: its first answer and a later one, at 1e6 × 80 and 5,000 × 10,000.
+"""Every page of the web app: its first answer and a later one, at three shapes of predictions.
 
     python -m benchmarks pages
     python -m benchmarks.pages --rows 100000 --labels 80      (one shape of your own)
@@ -21,11 +21,13 @@ from typing import Any
 
 import numpy as np
 
-SHAPES = ((1_000_000, 80), (5_000, 10_000))
+SHAPES = ((1_000_000, 80), (5_823, 20), (5_000, 10_000))
 BATCH = 2**22
 PAGES = (
     "/",
     "/?q=%2Bl1+-l2",
+    "/explore?low=0.3&high=0.6",
+    "/explore?q=%2Bl1+-l2&low=0.3&high=0.6",
     "/labels",
     "/labels?sort=excess",
     "/pairs",
@@ -133,7 +135,7 @@ def _row(rows: int, labels: int, page: str, times: Times) -> dict[str, object]:
 
 
 def run() -> list[dict[str, object]]:
-    """Measure both shapes."""
+    """Measure every shape."""
     return [row for shape in SHAPES for row in measure(*shape)]
 
 

@@ -1,6 +1,6 @@
 """How large the package is, how its code is shaped, and how long the paths through it are.
 
-``python -m benchmarks structure`` prints the table of docs/reference/architecture.md;
+``python -m benchmarks.structure`` prints the table of docs/reference/architecture.md;
 ``--write`` puts it there.
 """
 
@@ -139,11 +139,7 @@ def _module_name(path: Path) -> str:
 
 def tests_of_modules() -> list[str]:
     """Return the test files that import a name from a module that no ``__init__`` exports."""
-    doors = {
-        ".".join(("credibly", *path.parent.parts)): set(exported(tree))
-        for path, _, tree in modules()
-        if path.name == "__init__.py"
-    }
+    doors = {_module_name(path): set(exported(tree)) for path, _, tree in modules()}
     found = []
     for path in sorted(TESTS.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -13,8 +13,8 @@ import torch
 
 import credibly as cr
 from credibly.arrays import is_data_frame, is_tensor
-from credibly.calibrate.auto import CALIBRATORS
 from credibly.losses import Loss
+from credibly.names import CALIBRATORS
 
 ROWS, LABELS = 60, 6
 RNG = np.random.default_rng(0)

@@ -10,7 +10,7 @@ from scipy.special import expit
 
 import credibly as cr
 from credibly import InputError, calibrate, decide, metrics
-from credibly.calibrate.auto import CALIBRATORS, fit_by_name
+from credibly.names import CALIBRATORS
 
 LABELS = ["cat", "dog", "owl"]
 NOISE = np.random.default_rng(0)
@@ -46,7 +46,9 @@ PROBABILITY_FUNCTIONS = {
 }
 SCORE_FUNCTIONS = {
     **{name: fitted(lambda name=name: calibrate.from_name(name)) for name in CALIBRATORS},
-    "auto": lambda values, targets: fit_by_name("auto", values, targets).state(),
+    "auto": lambda values, targets: calibrate.choose(
+        {"scores": values}, targets
+    ).calibrator.state(),
     "pipeline": lambda values, targets: (
         cr.Pipeline("bce", calibrate.PerLabel(), decide.BestF()).fit(values, targets).state()
     ),

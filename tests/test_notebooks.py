@@ -133,8 +133,26 @@ def test_an_answer_shows_the_images_that_its_rows_name(tmp_path):
     names = [tmp_path / f"{name}.png" for name in "abc"]
     hits = [replace(hit, path=str(name)) for hit, name in zip(found.hits, names, strict=False)]
     parser = Parser()
-    parser.feed(replace(found, hits=hits)._repr_html_())
+    text = replace(found, hits=hits)._repr_html_()
+    parser.feed(text)
     assert parser.images == 1
+    assert text.count("no image") == 2
+
+
+def test_an_answer_finds_the_images_of_its_rows_in_a_folder(tmp_path):
+    (tmp_path / "photos").mkdir()
+    for name in ("photos/a.jpg", "photos/b", "outside.png"):
+        Image.new("RGB", (40, 30), (200, 0, 0)).save(tmp_path / name, "PNG")
+    ids = ["a", "b", "../outside", "c", *range(4, len(P))]
+    found = cr.retrieve.Index(P, LABELS, list(map(str, ids))).search('+"label 1"', top=len(P))
+    assert "<img" not in found._repr_html_()
+    shown = found.with_images(tmp_path / "photos")
+    paths = {hit.id: hit.path for hit in shown.hits if hit.path is not None}
+    assert paths == {"a": str(tmp_path / "photos/a.jpg")}
+    first = replace(shown, hits=sorted(shown.hits, key=lambda hit: hit.path is None))
+    assert f"{len(P) - ROWS} more rows." in first._repr_html_()
+    with pytest.raises(cr.InputError, match="images must be in a folder"):
+        found.with_images(tmp_path / "none")
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -9,7 +9,8 @@ tables    means with intervals, paired differences, ranks; a table as Markdown a
 findings  verdicts
 calibrated, quasibinary, two_way, average_k, defaults   the studies: methods, tables, rules
 transfer  rows for ``two_way``: features of a network trained on other labels
-normalizer, diagram, cost   measured beside the runs, each with a file of its own
+lengths   the long runs on frozen features (``benchmarks.long_runs``), as rules and tables see them
+normalizer, diagram, cost, several_labels   measured beside the runs, each with a file of its own
 page      docs/papers/ and benchmarks/results/ from the files in ``results/``
 figures   what the pages show
 """

@@ -58,17 +58,21 @@ def main() -> None:
             _further(name, book)
     from benchmarks.claims.page import write
 
-    write(book, root, _quick if arguments.quick else None)
+    if arguments.quick:
+        write(book, root, _quick, long_runs=quick / "long_runs")
+    else:
+        write(book, root)
     print(f"Wrote docs/papers/ and benchmarks/results/ in {root}")
 
 
 def _further(name: str, book: Book) -> None:
     """What a study measures beside its runs; each is kept in a file of its own."""
-    from benchmarks.claims import cost, diagram, normalizer
+    from benchmarks.claims import cost, diagram, normalizer, several_labels
 
     if name == "quasibinary":
         normalizer.measure(book.folder, normalizer.HEADS)
         diagram.measure(book)
+        several_labels.measure(book)
     elif name == "average_k":
         cost.measure(book.folder)
     elif name == "networks":

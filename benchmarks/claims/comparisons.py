@@ -8,7 +8,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from scipy import stats
 
-from benchmarks.claims.findings import Verdict, counted, judged, side
+from benchmarks.claims.findings import (
+    NOT_RUN,
+    Amended,
+    Finding,
+    Verdict,
+    counted,
+    judged,
+    side,
+)
 from benchmarks.claims.tables import LEVEL, Difference, Results, difference
 
 Values = dict[int, float]
@@ -36,13 +44,19 @@ class Comparison:
         return difference(means, dict.fromkeys(means, 0.0))
 
     @property
-    def visible(self) -> float:
-        """The smallest pooled difference that would be seen with a probability of 80 %."""
+    def overall(self) -> Difference:
+        """The pooled difference; that of one data set has its interval over seeds."""
         pooled = self.pooled
-        if not pooled.n or pooled.n < 3:
+        return pooled if pooled.n or not self.sets else next(iter(self.sets.values()))
+
+    @property
+    def visible(self) -> float:
+        """The smallest overall difference that would be seen with a probability of 80 %."""
+        overall = self.overall
+        if not overall.n:
             return math.nan
-        inner, outer = stats.t.ppf([POWER, (1 + LEVEL) / 2], pooled.n - 1)
-        return float((pooled.high - pooled.mean) * (1 + inner / outer))
+        inner, outer = stats.t.ppf([POWER, (1 + LEVEL) / 2], overall.n - 1)
+        return float((overall.high - overall.mean) * (1 + inner / outer))
 
     def sides(self, margin: float = 0, sign: int = 1) -> dict[str, int]:
         """By data set: 1 where the interval lies above ``margin``, −1 below; ``sign`` turns it."""
@@ -52,12 +66,12 @@ class Comparison:
         """How many data sets are lower and higher, and by how much over all of them."""
         signs = list(self.sides().values())
         unit = "comparisons" if any("," in name for name in self.sets) else "data sets"
+        unit = unit if len(signs) != 1 else unit.removesuffix("s")
         words = f"lower on {signs.count(-1)}, higher on {signs.count(1)} of {len(signs)} {unit}"
-        pooled = self.pooled
-        if not pooled.n:
-            return ", alone ".join([words, *map(str, self.sets.values())][:2])
-        seen = f", visible from {self.visible:.2f}" if math.isfinite(self.visible) else ""
-        return f"{words}, pooled {pooled}{seen}"
+        if not self.overall.n:
+            return words
+        how = "pooled" if self.pooled.n else "alone"
+        return f"{words}, {how} {self.overall}, visible from {self.visible:.2f}"
 
 
 def compare(
@@ -89,35 +103,42 @@ def all_of(*conditions: Mapping[str, int]) -> dict[str, int]:
     return {name: min(condition[name] for condition in conditions) for name in sets}
 
 
-def verdict_of(*conditions: Mapping[str, int]) -> Verdict:
-    """The verdict of a rule whose conditions are all to be met on every data set.
+PARTS = "one part of several suffices to hold in part"
 
-    Where they are not, but one of several conditions holds by itself, the rule holds in part.
+
+def verdict_of(*conditions: Mapping[str, int]) -> Verdict:
+    """The verdict of a rule whose conditions are all to be met on every data set."""
+    return judged(*counted(all_of(*conditions).values()))
+
+
+def finding_of(
+    ours: str, *conditions: Mapping[str, int], amended: Iterable[Amended] = ()
+) -> Finding:
+    """What was found of a rule whose conditions are all to be met on every data set.
+
+    Where the rule says nothing for the claim, but one of its several conditions holds by itself,
+    the amended rule that counts this is told beside it.
     """
-    verdict = judged(*counted(all_of(*conditions).values()))
-    alone = [judged(*counted(condition.values())) for condition in conditions]
-    if len(conditions) > 1 and verdict in ("contradicted", "not seen") and "holds" in alone:
-        return "holds in part"
-    return verdict
+    if not all_of(*conditions):
+        return NOT_RUN
+    verdict = verdict_of(*conditions)
+    parts = [judged(*counted(condition.values())) for condition in conditions]
+    if len(conditions) > 1 and verdict in ("not reproduced", "not seen") and "holds" in parts:
+        amended = [*amended, Amended(PARTS, "holds in part")]
+    return Finding(verdict, ours, tuple(amended))
 
 
 def verdict_of_most(each: Sequence[Mapping[str, int]]) -> Verdict:
     """The verdict of a rule that each of several losses is to meet on most data sets."""
-    each = [sides for sides in each if sides]
-    if not each:
-        return "not run"
     signs = []
-    for sides in each:
+    for sides in filter(None, each):
         listed = list(sides.values())
         signs.append((2 * listed.count(1) > len(listed)) - (2 * listed.count(-1) > len(listed)))
-    if min(signs) == 1:
-        return "holds"
-    if max(signs) == 1:
-        return "holds in part"
-    return "contradicted" if max(signs) == -1 else "not seen"
+    return judged(*counted(signs))
 
 
 def on(sides: Mapping[str, int]) -> str:
     """On how many data sets a rule is met, fails and is undecided."""
     good, bad, open_ = counted(sides.values())
-    return f"met on {good}, failed on {bad}, undecided on {open_} of {len(sides)} data sets"
+    unit = "data set" if len(sides) == 1 else "data sets"
+    return f"met on {good}, failed on {bad}, undecided on {open_} of {len(sides)} {unit}"

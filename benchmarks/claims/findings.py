@@ -11,7 +11,7 @@ from benchmarks.claims.tables import Difference
 Verdict = Literal[
     "holds",
     "holds in part",
-    "contradicted",
+    "not reproduced",
     "not seen",
     "not reached",
     "reported",
@@ -22,7 +22,7 @@ Verdict = Literal[
 
 holds          the intervals say so; at most a quarter of the comparisons are undecided
 holds in part  more comparisons for the claim than against it, and not mostly undecided
-contradicted   most intervals lie on the other side
+not reproduced  most intervals lie on the other side; no stronger word, as networks are small here
 not seen       undecided: the effect, if there is one, is smaller than these runs can see
 not reached    the condition that the claim speaks of did not occur
 reported       there was nothing to confirm; the numbers are given
@@ -30,15 +30,20 @@ reported       there was nothing to confirm; the numbers are given
 
 
 @dataclasses.dataclass(frozen=True)
-class Finding:
-    """A verdict by the written rule and the numbers it rests on.
+class Amended:
+    """Another rule with its verdict, written when the verdict of the first was known."""
 
-    ``amended`` is another rule with its verdict, where the wording of the first was poor.
-    """
+    rule: str
+    verdict: Verdict
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """A verdict by the written rule and the numbers it rests on."""
 
     verdict: Verdict
     ours: str
-    amended: str = ""
+    amended: tuple[Amended, ...] = ()
 
 
 NOT_RUN = Finding("not run", "–")
@@ -65,7 +70,7 @@ def judged(good: int, bad: int, open_: int) -> Verdict:
         return "holds"
     if good > bad and good >= open_:
         return "holds in part"
-    return "contradicted" if bad > good and bad >= open_ else "not seen"
+    return "not reproduced" if bad > good and bad >= open_ else "not seen"
 
 
 def side(gap: Difference, margin: float) -> int:

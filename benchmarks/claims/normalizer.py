@@ -93,7 +93,7 @@ def finding(folder: Path, file: str) -> dict[str, Finding]:
     spread = {name: float(values.std()) for name, values in last.items()}
     drift = {name: float(values.mean() - np.mean(curves[name])) for name, values in last.items()}
     calm = max(value for name, value in spread.items() if name != "softmax")
-    verdict: Verdict = "contradicted"
+    verdict: Verdict = "not reproduced"
     if calm < spread["softmax"]:
         verdict = "holds" if calm < spread["softmax"] / 10 else "holds in part"
     cells = [

@@ -19,9 +19,11 @@ from benchmarks.claims import (
     cost,
     defaults,
     figures,
+    lengths,
     networks,
     normalizer,
     quasibinary,
+    several_labels,
     texts,
     two_way,
 )
@@ -62,7 +64,7 @@ SHORT_ENOUGH = 60
 MARK = {
     "holds": "**holds**",
     "holds in part": "**holds in part**",
-    "contradicted": "**contradicted**",
+    "not reproduced": "**not reproduced**",
     "not seen": "not seen",
     "not reached": "not reached",
     "reported": "reported",
@@ -70,15 +72,21 @@ MARK = {
     "not testable": "not testable here",
 }
 AMENDED = "2026-11-18"
-"""When rules were amended whose wording could not be judged by."""
+"""When rules were amended. Verdicts are those of the written rules; amended ones stand beside."""
 
-CLEAR = ("holds", "holds in part", "contradicted")
+CLEAR = ("holds", "holds in part", "not reproduced")
 """Verdicts that decide a claim."""
 
 HEADER = "---\nsearch:\n  boost: 0.3\n---"
 """The site's search ranks guides above the papers."""
 
-KINDS = ("networks", "heads", "texts")
+KINDS: tuple[str, ...] = ("heads", "features", "texts", "networks")
+TITLES = {
+    "heads": "heads",
+    "features": "features",
+    "texts": "texts",
+    "networks": "short networks",
+}
 NETWORKS = ("digits, cnn", *networks.BY_RULE)
 """Setups trained end to end on images; the others train heads on frozen features, or tables."""
 
@@ -102,17 +110,22 @@ class Claim:
         return [MARK[finding.verdict] for finding in self.findings]
 
 
-def write(book: Book, root: Path, change: Callable[[Method], Method] | None = None) -> None:
+def write(
+    book: Book,
+    root: Path,
+    change: Callable[[Method], Method] | None = None,
+    long_runs: Path = lengths.RECORDS,
+) -> None:
     """Write the pages and figures of the papers, the record, and every table as CSV.
 
     ``change`` is what was done to every method before it was run, for a quick look.
     """
-    results = _results(book, change)
+    results = _results(book, change, long_runs)
     claims = _claims(_findings(results, book.folder))
-    kinds = _kinds(results["several"])
+    kinds = tuple(TITLES[kind] for kind in KINDS)
     drawn = figures.draw(results, book, root / "docs" / "img" / "results")
     tables = _tables(results, book)
-    notes = _quotes(tables, claims).fill(_notes())
+    notes = _quotes(tables, claims, results).fill(_notes())
     for table in (table for group in tables.values() for table in group):
         table.write(book.folder / "tables")
     pages = {DOCS / "index": [HEADER, *_overview(claims, kinds, notes, drawn)]}
@@ -142,6 +155,12 @@ def write(book: Book, root: Path, change: Callable[[Method], Method] | None = No
         notes["not_run"].strip(),
         networks.unfinished(results["networks"], results["networks"].methods),
     ]
+    pages[RECORD / "long-runs"] = [
+        "# Long runs",
+        notes["long_runs"].strip(),
+        "## Tables",
+        *map(str, tables["features"]),
+    ]
     pages[RECORD / "texts"] = [
         "# Texts",
         notes["texts"].strip(),
@@ -163,6 +182,9 @@ def write(book: Book, root: Path, change: Callable[[Method], Method] | None = No
         "## Rules",
         notes["rules"].strip(),
         _coded(claims, notes["coded"]),
+        "## Amended rules",
+        notes["amended"].strip(),
+        _moved(claims),
         "## Undecided claims",
         notes["undecided"].strip(),
         _undecided(claims, notes["claimed"]),
@@ -180,10 +202,14 @@ def _notes() -> Notes:
     return tomllib.loads((HERE / "notes.toml").read_text(encoding="utf-8"))
 
 
-def _quotes(tables: dict[str, list[Table]], claims: list[Claim]) -> Quotes:
+def _quotes(tables: dict[str, list[Table]], claims: list[Claim], results: dict[str, Any]) -> Quotes:
     """What prose can quote: every table, every finding, and how much was decided."""
     decided = [
         [kind, str(len(claims)), str(sum(claim.findings[k].verdict in CLEAR for claim in claims))]
+        for k, kind in enumerate(KINDS)
+    ]
+    counts = [
+        [kind, _count((claim.findings[k].verdict for claim in claims), every=True)]
         for k, kind in enumerate(KINDS)
     ]
     every = [table for group in tables.values() for table in group]
@@ -191,17 +217,26 @@ def _quotes(tables: dict[str, list[Table]], claims: list[Claim]) -> Quotes:
     chance = ["differences", str(number), str(beyond), f"{0.05 * number:.0f}"]
     every += [
         Table("verdicts", "", ["kind", "claims", "decided"], decided),
+        Table("verdict counts", "", ["kind", "counts"], counts),
+        Table(
+            "long runs",
+            "",
+            ["experiment", "done", "planned", "hours"],
+            lengths.progress(results["features"]),
+        ),
         Table("intervals", "", ["", "number", "beyond zero", "by chance"], [chance]),
     ]
     found = {c.entry["id"]: dict(zip(KINDS, c.findings, strict=True)) for c in claims}
     return Quotes(every, found)
 
 
-def _tables(results: dict[str, Results], book: Book) -> dict[str, list[Table]]:
+def _tables(results: dict[str, Any], book: Book) -> dict[str, list[Table]]:
     """Every table, by the paper or study on whose page it stands."""
     power = [
         networks.power(results["several"], kind, setups)
-        for kind, setups in zip(KINDS[:2], ((*NETWORKS, *networks.WITH_START), HEADS), strict=True)
+        for kind, setups in zip(
+            ("networks", "heads"), ((*NETWORKS, *networks.WITH_START), HEADS), strict=True
+        )
     ]
     return {
         "networks": [*networks.tables(results["networks"]), power[0]],
@@ -211,6 +246,7 @@ def _tables(results: dict[str, Results], book: Book) -> dict[str, list[Table]]:
             quasibinary.several(results["calibrated"]),
         ],
         "002": two_way.tables(results["two_way"]),
+        "features": lengths.tables(results["features"]),
         "texts": texts.tables(results["texts"]),
         "003": [
             *average_k.tables(results["average_k"]),
@@ -257,7 +293,11 @@ def _table_1() -> Table:
     return Table("average-k-table-1", title, header, cells, note)
 
 
-def _results(book: Book, change: Callable[[Method], Method] | None = None) -> dict[str, Results]:
+def _results(
+    book: Book,
+    change: Callable[[Method], Method] | None = None,
+    long_runs: Path = lengths.RECORDS,
+) -> dict[str, Any]:
     """The runs of each study, and those that claims take from several studies."""
     results = {}
     for study in (calibrated, quasibinary, two_way, average_k, defaults, texts):
@@ -267,6 +307,7 @@ def _results(book: Book, change: Callable[[Method], Method] | None = None) -> di
     plan = [*networks.methods(), *networks.heads()]
     plan = plan if change is None else [change(method) for method in plan]
     results["networks"] = Results(plan, book)
+    results["features"] = lengths.read(long_runs)
     results["several"] = Results([*results["calibrated"].methods, *plan], book)
     results["ranking"] = Results([_two_way_name(m) for m in results["several"].methods], book)
     for name, study in (("one", "quasibinary"), ("sets", "average_k"), ("probes", "two_way")):
@@ -282,13 +323,14 @@ def _two_way_name(method: Method) -> Method:
 Columns = tuple[dict[str, Finding], ...]
 
 
-def _findings(results: dict[str, Results], folder: Path) -> Columns:
-    """What networks trained on images say of each claim, what heads and tables, what texts."""
+def _findings(results: dict[str, Any], folder: Path) -> Columns:
+    """What each kind of run says of each claim, in the order of ``KINDS``."""
     several, one = results["several"], results["one"]
+    sure = several_labels.shares(folder)
     trained = {
         **calibrated.findings(several, NETWORKS),
         **quasibinary.findings(one, ONE_LABEL_NETWORKS, FROM_SCRATCH),
-        **quasibinary.findings_several(several, NETWORKS),
+        **quasibinary.findings_several(several, NETWORKS, sure),
         **two_way.findings(results["ranking"], NETWORKS, ()),
         "002-beats-softmax-asl-bce": two_way.beats(results["ranking"], NETWORKS),
         "001-few-violations": quasibinary.violations(
@@ -303,7 +345,7 @@ def _findings(results: dict[str, Results], folder: Path) -> Columns:
     heads = {
         **calibrated.findings(several, HEADS),
         **quasibinary.findings(one, ONE_LABEL_HEADS),
-        **quasibinary.findings_several(several, HEADS),
+        **quasibinary.findings_several(several, HEADS, sure),
         **normalizer.finding(folder, normalizer.HEADS),
         **two_way.findings(results["two_way"], two_way.CHOSEN, ()),
         "002-beats-softmax-asl-bce": two_way.beats(results["ranking"], HEADS),
@@ -315,10 +357,11 @@ def _findings(results: dict[str, Results], folder: Path) -> Columns:
     }
     read = calibrated.findings(results["texts"], tuple(texts.SETUPS))
     read = {claim: found for claim, found in read.items() if found.verdict != "reported"}
-    return trained, heads, read
+    read["000-vqa"] = texts.questions()
+    return heads, lengths.findings(results["features"]), read, trained
 
 
-def _with_start(results: dict[str, Results], claims: list[Claim]) -> str:
+def _with_start(results: dict[str, Any], claims: list[Claim]) -> str:
     """What the same rules say of networks with a head start."""
     found = {
         **calibrated.findings(results["several"], networks.WITH_START),
@@ -328,16 +371,10 @@ def _with_start(results: dict[str, Results], claims: list[Claim]) -> str:
     rows = []
     for claim in claims:
         own = found.get(claim.entry["id"], NOT_RUN)
-        if own.verdict in ("holds", "holds in part", "contradicted", "not seen"):
-            link = f"[{claim.entry['title']}]({PAGES[claim.entry['paper']]}.md#{claim.entry['id']})"
-            rows.append([link, claim.marks[0], MARK[own.verdict], own.ours])
+        if own.verdict in ("holds", "holds in part", "not reproduced", "not seen"):
+            short = claim.marks[KINDS.index("networks")]
+            rows.append([_linked(claim), short, MARK[own.verdict], own.ours])
     return markdown(["claim", "random last layer", "head start", "with a head start"], rows)
-
-
-def _kinds(results: Results) -> tuple[str, ...]:
-    """What the columns are called; a column that rests on digit scenes alone says so."""
-    seeds = [len(results.by_seed(setup, "bce", "mAP@y")) for setup in networks.SETUPS]
-    return (KINDS[0] if max(seeds) > 1 else "networks (digit scenes only)", *KINDS[1:])
 
 
 def _claims(found: Columns) -> list[Claim]:
@@ -345,10 +382,10 @@ def _claims(found: Columns) -> list[Claim]:
     entries = tomllib.loads((HERE / "claims.toml").read_text(encoding="utf-8"))["claim"]
     claims = []
     for entry in entries:
-        findings = tuple(column.get(entry["id"], NOT_RUN) for column in found)
+        missing = NOT_RUN
         if entry["test"].startswith("not testable"):
-            findings = (Finding("not testable", entry["test"].partition(": ")[2]),) * len(found)
-        claims.append(Claim(entry, findings))
+            missing = Finding("not testable", entry["test"].partition(": ")[2])
+        claims.append(Claim(entry, tuple(column.get(entry["id"], missing) for column in found)))
     return claims
 
 
@@ -356,25 +393,27 @@ def _overview(
     claims: list[Claim], kinds: tuple[str, ...], notes: Notes, drawn: dict[str, str]
 ) -> list[str]:
     """Verdicts by paper, the figures that matter, and what follows."""
-    verdicts = []
+    verdicts, appendix = [], []
     for paper, name in PAGES.items():
         own = [claim for claim in claims if claim.entry["paper"] == paper]
-        counts = [
+        *counts, short = [
             _count(claim.findings[kind].verdict for claim in own) for kind in range(len(kinds))
         ]
-        verdicts.append([f"[{SHORT[paper]}]({name}.md)", *counts, notes["verdict"][paper]])
-    totals = "; ".join(
-        f"by {kind}: " + _count((claim.findings[index].verdict for claim in claims), every=True)
-        for index, kind in enumerate(kinds)
-    )
+        link = f"[{SHORT[paper]}]({name}.md)"
+        verdicts.append([link, *counts, notes["verdict"][paper]])
+        appendix.append([link, short])
     pictures = [_picture(name, drawn, DOCS) for name in MATTER if name in drawn]
     return [
         notes["front"].strip(),
-        markdown(["paper", *kinds, "what follows"], verdicts),
-        f"Of {len(claims)} claims, {totals}.",
+        markdown(["paper", *kinds[:-1], "what follows"], verdicts),
+        notes["counts"].strip(),
         '<div class="figures" markdown="1">\n\n' + "\n".join(pictures) + "\n\n</div>",
         notes["figures"].strip(),
+        notes["how_to_read"].strip(),
         notes["short"].strip(),
+        "## Appendix: random last layer, 3 epochs {#short-networks}",
+        notes["appendix"].strip(),
+        markdown(["paper", kinds[-1]], appendix),
     ]
 
 
@@ -425,29 +464,45 @@ def _in_short(claim: Claim, kinds: tuple[str, ...], notes: Notes) -> str:
         lines.append(f"- Judged by: {notes['coded'][id_].strip()}.")
     if id_ in notes["claimed"]:
         lines.append(f"- Claimed: {notes['claimed'][id_]}.")
-    shown = notes["shown"].get(id_, {})
+    comment = notes["claim"].get(id_, "").strip()
+    head = f"### {entry['title']} {{#{id_}}}\n\n**{entry['says']}** ({entry['where']})"
+    found = _found(claim, kinds, notes["shown"].get(id_, {}))
+    return "\n\n".join(filter(None, [head, "\n".join(lines), found, comment]))
+
+
+def _found(claim: Claim, kinds: tuple[str, ...], shown: dict[str, str]) -> str:
+    """A row per kind of run: the verdict and the differences, or what was found in words."""
+    rows = []
     for name, mark, finding in zip(kinds, claim.marks, claim.findings, strict=True):
         if finding.verdict in ("not run", "not testable"):
             continue
-        found = [_difference(finding.ours, what, find) for what, find in shown.items()]
-        if not shown and len(finding.ours.split()) <= SHORT_ENOUGH:
-            found = [finding.ours.rstrip(".")]
-        lines.append(f"- {name.capitalize()}: " + ". ".join([mark, *filter(None, found)]) + ".")
-        if finding.amended:
-            lines.append(f"- {name.capitalize()}, amended on {AMENDED}: {finding.amended}")
-    comment = notes["claim"].get(id_, "").strip()
-    parts = [f"### {entry['title']} {{#{id_}}}", f"**{entry['says']}** ({entry['where']})"]
-    return "\n\n".join([*parts, "\n".join(lines), *([comment] if comment else [])])
+        cells = [_difference(finding.ours, find) or "–" for find in shown.values()]
+        if not shown:
+            short = len(finding.ours.split()) <= SHORT_ENOUGH
+            cells = [finding.ours.rstrip(".") if short else ""]
+        rows.append([name, mark, *cells])
+        for each in finding.amended:
+            cells = ["" for _ in cells]
+            rows.append([f"{name}, amended on {AMENDED}: {each.rule}", MARK[each.verdict], *cells])
+    return markdown(["by", "verdict", *(shown or ["found"])], rows) if rows else ""
 
 
-def _difference(ours: str, what: str, find: str) -> str:
+def _amended(name: str, finding: Finding) -> list[str]:
+    """The verdicts by amended rules."""
+    return [
+        f"- {name}, amended on {AMENDED} ({each.rule}): {MARK[each.verdict]}."
+        for each in finding.amended
+    ]
+
+
+def _difference(ours: str, find: str) -> str:
     """The part of a finding that a pattern names, with the smallest difference it could see."""
     find = find.replace("pooled POOLED", f"(?:pooled|alone) {POOLED}").replace("POOLED", POOLED)
     match = re.search(find + r"(?:, visible from (\d+\.\d+))?", ours)
     if match is None:
         return ""
     seen = f" (visible from {match[2]})" if match[2] else ""
-    return f"{what}: {match[1]}{seen}".replace(" -", " −").replace("[-", "[−")
+    return re.sub(r"(?<!\w)-(?=\d)", "−", match[1]) + seen
 
 
 def _count(verdicts: Iterable[str], *, every: bool = False) -> str:
@@ -468,11 +523,24 @@ def _picture(name: str, drawn: dict[str, str], folder: Path) -> str:
 
 def _coded(claims: list[Claim], coded: dict[str, str]) -> str:
     """Links to the claims that are judged by another rule than the written one."""
-    return "\n".join(
-        f"- [{c.entry['title']}]({PAGES[c.entry['paper']]}.md#{c.entry['id']})"
-        for c in claims
-        if c.entry["id"] in coded
-    )
+    return "\n".join(f"- {_linked(c)}" for c in claims if c.entry["id"] in coded)
+
+
+def _moved(claims: list[Claim]) -> str:
+    """Every verdict that a rule amended later would change."""
+    rows = [
+        [_linked(claim), TITLES[kind], MARK[finding.verdict], MARK[each.verdict], each.rule]
+        for claim in claims
+        for kind, finding in zip(KINDS, claim.findings, strict=True)
+        for each in finding.amended
+    ]
+    return markdown(["claim", "by", "as written", "as amended", "amended rule"], rows)
+
+
+def _linked(claim: Claim) -> str:
+    """A link to a claim on the record of its paper."""
+    entry = claim.entry
+    return f"[{entry['title']}]({PAGES[entry['paper']]}.md#{entry['id']})"
 
 
 def _undecided(claims: list[Claim], claimed: dict[str, str]) -> str:
@@ -482,9 +550,8 @@ def _undecided(claims: list[Claim], claimed: dict[str, str]) -> str:
         entry = claim.entry
         for kind, finding in zip(KINDS, claim.findings, strict=True):
             if finding.verdict == "not seen":
-                link = f"[{entry['title']}]({PAGES[entry['paper']]}.md#{entry['id']})"
                 seen = ", ".join(re.findall(r"visible from (\d+\.\d+)", finding.ours)) or "–"
-                rows.append([link, kind, claimed[entry["id"]], seen])
+                rows.append([_linked(claim), TITLES[kind], claimed[entry["id"]], seen])
     return markdown(["claim", "by", "claimed", "visible from, points"], rows)
 
 
@@ -497,8 +564,7 @@ def _claim(claim: Claim, kinds: tuple[str, ...], notes: Notes) -> str:
     for name, finding in zip(kinds, claim.findings, strict=True):
         if finding.ours != "–":
             lines.append(f"- {name}: {finding.ours}")
-        if finding.amended:
-            lines.append(f"- {name}, rule amended on {AMENDED}: {finding.amended}")
+        lines += _amended(name, finding)
     if entry["id"] in notes["claim"]:
         lines.append(f"- {notes['claim'][entry['id']].strip()}")
     return (
@@ -509,7 +575,7 @@ def _claim(claim: Claim, kinds: tuple[str, ...], notes: Notes) -> str:
     )
 
 
-def _runs(book: Book, results: dict[str, Results]) -> str:
+def _runs(book: Book, results: dict[str, Any]) -> str:
     records = list(book.records.values())
     trials = sum(record["trial"] for record in records)
     seconds = sum(record["seconds"] for record in records)

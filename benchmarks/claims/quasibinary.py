@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.claims.calibrated import RATES
-from benchmarks.claims.comparisons import Comparison, all_of, compare, on, verdict_of
+from benchmarks.claims.comparisons import Comparison, all_of, compare, finding_of, on
 from benchmarks.claims.findings import NOT_RUN, Finding, counted, judged
 from benchmarks.claims.plan import Method
 from benchmarks.claims.tables import Difference, Results, Table, difference, mean, spread
@@ -155,12 +155,18 @@ def findings(
     }
 
 
-def findings_several(results: Results, setups: Sequence[str]) -> dict[str, Finding]:
+Shares = Mapping[str, Mapping[str, dict[int, float]]]
+"""What ``several_labels`` found, by setup, classifier and seed."""
+
+
+def findings_several(
+    results: Results, setups: Sequence[str], shares: Shares | None = None
+) -> dict[str, Finding]:
     """Those that the multi-label runs test in these setups."""
     return {
         "001-multi-label-f1": _f1(results, setups),
         "001-multi-label-ece": _ece(results, setups),
-        "001-confident-in-several-labels": _sure(results, setups),
+        "001-confident-in-several-labels": _sure(results, setups, shares or {}),
     }
 
 
@@ -216,7 +222,7 @@ def _competitive(results: Results, setups: Sequence[str]) -> Finding:
     each = _top1(results, setups, "quasibinary", "softmax")
     shown = ", ".join(f"{data} {one.mean:+.2f}" for data, one in each.items())
     ours = f"Top-1 error of quasibinary minus softmax, points: {gap.told()}; {shown}."
-    return Finding(verdict_of(gap.sides(1, sign=-1)), ours)
+    return finding_of(ours, gap.sides(1, sign=-1))
 
 
 def _shown(results: Results, setups: Sequence[str], figure: str) -> str:
@@ -254,7 +260,7 @@ def _in_accuracy(results: Results, setups: Sequence[str]) -> Finding:
         f"the uniform term: {uniform.told()}; against binary: {binary.told()}; within a point of "
         f"the one and above the other: {on(sides)}."
     )
-    return Finding(verdict_of(*conditions), ours) if sides else NOT_RUN
+    return finding_of(ours, *conditions)
 
 
 def _zero_label(
@@ -267,7 +273,7 @@ def _zero_label(
     conditions = [gap.sides(sign=better) for gap in gaps.values()]
     parts = [f"against {rival}: {gap.told()}" for rival, gap in gaps.items()]
     ours = f"{figure}. {_shown(results, setups, figure)}. Quasibinary {'; '.join(parts)}."
-    return Finding(verdict_of(*conditions), ours)
+    return finding_of(ours, *conditions)
 
 
 def _f1(results: Results, setups: Sequence[str]) -> Finding:
@@ -280,7 +286,7 @@ def _f1(results: Results, setups: Sequence[str]) -> Finding:
         f"F1-top-4 of quasibinary, points, {'; '.join(parts)}; within half a point of softmax and "
         f"a point above both binary classifiers: {on(sides)}."
     )
-    return Finding(verdict_of(*conditions), ours) if sides else NOT_RUN
+    return finding_of(ours, *conditions)
 
 
 def _ece(results: Results, setups: Sequence[str]) -> Finding:
@@ -299,7 +305,7 @@ def _ece(results: Results, setups: Sequence[str]) -> Finding:
         f"ECE-top-4 of quasibinary, %: {', '.join(below)}; {'; '.join(parts)}; below 5 and below "
         f"both binary classifiers: {on(sides)}."
     )
-    return Finding(verdict_of(*conditions), ours) if sides else NOT_RUN
+    return finding_of(ours, *conditions)
 
 
 def violations(studies: Sequence[tuple[Results, Sequence[str]]]) -> Finding:
@@ -317,33 +323,20 @@ def violations(studies: Sequence[tuple[Results, Sequence[str]]]) -> Finding:
                 sign = 1 if all(few) else 0 if any(few) else -1
                 sides[name] = min(sign, sides.get(name, 1))
     ours = f"Share of test cells with q > 1, % of all / of the positive: {', '.join(parts)}."
-    return Finding(verdict_of(sides), f"{ours} At most 0.1 %: {on(sides)}.") if parts else NOT_RUN
+    return finding_of(f"{ours} At most 0.1 %: {on(sides)}.", sides)
 
 
-def _sure(results: Results, setups: Sequence[str]) -> Finding:
-    parts = []
-    for setup in setups:
-        cells = []
-        for name in ("bce", "softmax", "quasibinary"):
-            right, wrong = (
-                results.values(setup, name, "readings", "link", figure)
-                for figure in ("every label sure", "a wrong label sure")
-            )
-            cells.append(f"{name} {mean(right):.1f} / {mean(wrong):.1f}")
-        if results.by_seed(setup, "quasibinary", "mAP@y"):
-            parts.append(f"{setup}: {', '.join(cells)}")
-    right, wrong = (
-        _over(results, setups, figure, "bce")
-        for figure in ("every label sure", "a wrong label sure")
-    )
-    # At one threshold the rates of wrong labels differ: it is decided where one classifier is
-    # better in both shares, and open where it buys one with the other.
-    more, worse = right.sides(), wrong.sides()
-    sides = {
-        name: more[name] if more[name] * worse[name] <= 0 else 0 for name in more if name in worse
-    }
+def _sure(results: Results, setups: Sequence[str], shares: Shares) -> Finding:
+    """Every label above a threshold that a wrong one exceeds as often as with BCE at one half."""
+    known = [setup for setup in setups if setup in shares]
+    gap = compare(results, known, lambda s: shares[s]["quasibinary"], lambda s: shares[s]["bce"])
+    parts = [
+        f"{s} bce {mean(shares[s]['bce']):.1f}, quasibinary {mean(shares[s]['quasibinary']):.1f}"
+        for s in known
+    ]
     ours = (
-        f"Rows with every label sure / with a wrong label sure, %. {'; '.join(parts)}. Against "
-        f"bce, every label sure: {right.told()}; a wrong one: {wrong.told()}."
+        "Rows with several labels whose labels all lie above a threshold, at an equal rate of "
+        f"wrong ones (that of bce at one half), %. {'; '.join(parts)}. Quasibinary minus bce: "
+        f"{gap.told()}."
     )
-    return Finding(verdict_of(sides), ours) if sides else NOT_RUN
+    return finding_of(ours, gap.sides())

@@ -40,7 +40,9 @@ class Quotes:
         if source in self.found:
             match = re.search(name, self.found[source][row].ours)
             return re.sub(r"^-(?=\d)", "−", match[1]) if match else MISSING
-        table = self.tables[source]
+        table = self.tables.get(source)
+        if table is None:  # nothing of it was run yet
+            return MISSING
         column = table.header.index(name)
         for cells in table.rows:
             if row in (cells[0], "; ".join(cells[:2]), "; ".join(cells[:3])):

@@ -11,10 +11,14 @@ from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.claims.cells import Cell
 from credibly.child_processes import end_with_parent
+
+if TYPE_CHECKING:
+    from credibly.data import Data
+    from credibly.train import Run
 
 RESULTS = Path(__file__).parent / "results"
 Record = dict[str, Any]
@@ -81,25 +85,33 @@ def run_all(cells: Iterable[Cell], book: Book, jobs: int) -> None:
             raise
 
 
-def perform(cell: Cell) -> Record:
-    """Train as ``credibly train`` does, in a folder that is thrown away, and keep the figures."""
+def trained(cell: Cell, folder: str) -> tuple[Run, Data]:
+    """Train as ``credibly train`` does; return the run and all of its rows."""
     import numpy as np
     import torch
 
-    from benchmarks.claims import measure, sets
-    from credibly import __version__
+    from benchmarks.claims import sets
     from credibly.data.splits import TEST
     from credibly.train import fit
     from credibly.train.recipes import from_table
 
     torch.set_num_threads(1)
-    start = time.process_time()
     data = sets.rows(cell.data, cell.seed)
     given: dict[str, Any] = {
         name: os.path.expandvars(value) if isinstance(value, str) else value
         for name, value in cell.settings
     }
     recipe, _ = from_table({**given, "split_seed": cell.seed}, "the cell")
+    seen = data.take(np.flatnonzero(data.split != TEST))
+    return fit(seen, recipe, folder=folder, seed=cell.seed), data
+
+
+def perform(cell: Cell) -> Record:
+    """Train in a folder that is thrown away, and keep the figures."""
+    from benchmarks.claims import measure
+    from credibly import __version__
+
+    start = time.process_time()
     record: Record = {
         "data": cell.data,
         "settings": dict(cell.settings),
@@ -110,9 +122,7 @@ def perform(cell: Cell) -> Record:
     }
     folder = tempfile.mkdtemp(prefix="credibly-claims-")
     try:
-        run = fit(
-            data.take(np.flatnonzero(data.split != TEST)), recipe, folder=folder, seed=cell.seed
-        )
+        run, data = trained(cell, folder)
         parts = ("calibration",) if cell.trial else ("calibration", "test")
         scores = {part: run.scores(data.part(part)) for part in parts}
         record["held_out"] = measure.held_out(run, data, scores)

@@ -100,7 +100,8 @@ EMBEDDED = {
 def rows(name: str, seed: int) -> Data:
     """The rows of ``name``, split by ``seed``: published test rows, 20 % of the others held out."""
     name, _, purpose = name.partition("@")
-    found = _rows(name, seed).named(f"{name}@{purpose}" if purpose else name)
+    source = f"{name}@{purpose}" if purpose else name
+    found = dataclasses.replace(_rows(name, seed), source=source)
     return _without_test(found, seed) if purpose else found
 
 
@@ -114,7 +115,7 @@ def _rows(name: str, seed: int) -> Data:
         if not form:
             return read
         chosen, split = _drawn(read, int(form), seed)
-        return dataclasses.replace(read.take(chosen), split=split, _hash=[])
+        return dataclasses.replace(read.take(chosen), split=split)
     if form.startswith("through-"):
         from benchmarks.claims import transfer
 
@@ -127,7 +128,7 @@ def _rows(name: str, seed: int) -> Data:
         if form == "all":
             split = np.where(read.split == TEST, TEST, TRAIN)
             split = hold_out(read.targets, split, HELD_OUT_OF_ALL, seed)
-            return dataclasses.replace(read, split=split, _hash=[])
+            return dataclasses.replace(read, split=split)
         if form == "tail":
             return _thinned(read, seed, FLOWERS_TAIL)
         if "+" in form:
@@ -176,7 +177,7 @@ def _without_test(read: Data, seed: int) -> Data:
     """The training rows alone, a quarter of them as test rows."""
     kept = read.take(np.flatnonzero(read.split != TEST))
     split = split_rows(kept.targets, test=0.25, calibration=0.2, seed=1000 + seed)
-    return dataclasses.replace(kept, split=split, _hash=[])
+    return dataclasses.replace(kept, split=split)
 
 
 def _some_classes(read: Data, number: int) -> Data:
@@ -184,7 +185,7 @@ def _some_classes(read: Data, number: int) -> Data:
     chosen = np.sort(np.random.default_rng(0).permutation(read.num_labels)[:number])
     inside = read.take(np.flatnonzero(read.targets[:, chosen].any(axis=1)))
     return dataclasses.replace(
-        inside, labels=[read.labels[k] for k in chosen], targets=inside.targets[:, chosen], _hash=[]
+        inside, labels=[read.labels[k] for k in chosen], targets=inside.targets[:, chosen]
     )
 
 
@@ -198,7 +199,7 @@ def _some_images(read: Data, seed: int, per_class: int) -> Data:
         kept.append(generator.permutation(own)[:per_class])
     some = read.take(np.sort(np.concatenate(kept)))
     split = np.where(some.split == TEST, TEST, TRAIN)
-    return dataclasses.replace(some, split=hold_out(some.targets, split, 0.2, seed), _hash=[])
+    return dataclasses.replace(some, split=hold_out(some.targets, split, 0.2, seed))
 
 
 def _thinned(read: Data, seed: int, tail: tuple[int, int]) -> Data:
@@ -214,7 +215,7 @@ def _thinned(read: Data, seed: int, tail: tuple[int, int]) -> Data:
         kept.append(generator.permutation(own)[: counts[place]])
     thinned = read.take(np.sort(np.concatenate(kept)))
     split = np.where(thinned.split == TEST, TEST, TRAIN)
-    return dataclasses.replace(thinned, split=hold_out(thinned.targets, split, 0.2, seed), _hash=[])
+    return dataclasses.replace(thinned, split=hold_out(thinned.targets, split, 0.2, seed))
 
 
 def _kept_classes(read: Data) -> list[int]:
@@ -240,7 +241,6 @@ def with_labels(read: Data, kept: range | list[int]) -> Data:
         labels=[read.labels[k] for k in chosen],
         targets=read.targets[:, chosen],
         truth=None,
-        _hash=[],
     )
 
 

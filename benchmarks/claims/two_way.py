@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Sequence
 
 from benchmarks.claims.calibrated import SETUPS
-from benchmarks.claims.comparisons import Comparison, all_of, compare, on, verdict_of
-from benchmarks.claims.findings import NOT_RUN, Finding
+from benchmarks.claims.comparisons import Comparison, all_of, compare, finding_of, on, verdict_of
+from benchmarks.claims.findings import NOT_RUN, Amended, Finding
 from benchmarks.claims.plan import Method
 from benchmarks.claims.tables import Results, Table, mean, spread
 from benchmarks.claims.transfer import TRANSFERRED
@@ -152,7 +152,7 @@ def beats(results: Results, setups: Sequence[str]) -> Finding:
         f"{_named('two-way')}, points, {'; '.join(parts)}; above BCE with prior bias and within "
         f"half a point of ASL in both: {on(sides)}."
     )
-    return Finding(verdict_of(*conditions), ours) if sides else NOT_RUN
+    return finding_of(ours, *conditions)
 
 
 def _flat_around(results: Results, setups: Sequence[str], higher: Finding) -> Finding:
@@ -168,9 +168,9 @@ def _flat_around(results: Results, setups: Sequence[str], higher: Finding) -> Fi
     # No interval reaches beyond half a point on either side: flat. One that lies beyond: not flat.
     flat = all_of(*(all_of(gap.sides(-0.5), gap.sides(0.5, sign=-1)) for gap in near))
     above = [_over(results, setups, "two-way", "T = 1", figure).sides() for figure in FIGURES]
-    amended = f"above T = 1, and within half a point of T = 2 and T = 8: {on(all_of(flat, *above))}"
-    verdict = verdict_of(flat, *above)
-    return dataclasses.replace(higher, amended=f"{amended}; **{verdict}**.")
+    rule = f"above T = 1, and within half a point of T = 2 and T = 8: {on(all_of(flat, *above))}"
+    amended = Amended(rule, verdict_of(flat, *above))
+    return dataclasses.replace(higher, amended=(*higher.amended, amended))
 
 
 def _best_of_each(results: Results, setups: Sequence[str]) -> Finding:
@@ -204,7 +204,7 @@ def _best_of_each(results: Results, setups: Sequence[str]) -> Finding:
         f"Best temperature minus best margin, points: {told}. Chosen by held-out mAP: {chosen}. "
         f"Above in both mAPs: {on(all_of(*conditions))}."
     )
-    return Finding(verdict_of(*conditions), ours)
+    return finding_of(ours, *conditions)
 
 
 def _both_ways(results: Results, setups: Sequence[str]) -> Finding:
@@ -226,8 +226,8 @@ def _both_ways(results: Results, setups: Sequence[str]) -> Finding:
     strict, within = ([gap.sides(m) for gap in gaps.values()] for m in (0.0, -0.5))
     told = "; ".join(f"{figure} {gap.told()}" for figure, gap in gaps.items())
     ours = f"Two-way minus the better single way, points: {told}. Above: {on(all_of(*strict))}."
-    amended = f"at most half a point below it in both mAPs: {on(all_of(*within))}"
-    return Finding(verdict_of(*strict), ours, f"{amended}; **{verdict_of(*within)}**.")
+    rule = f"at most half a point below it in both mAPs: {on(all_of(*within))}"
+    return finding_of(ours, *strict, amended=[Amended(rule, verdict_of(*within))])
 
 
 def _over(results: Results, setups: Sequence[str], one: str, other: str, figure: str) -> Comparison:
@@ -251,4 +251,4 @@ def _against(results: Results, one: str, others: list[str], setups: Sequence[str
         return NOT_RUN
     sides = all_of(*conditions)
     ours = f"{_named(one)}, points, {'; '.join(parts)}. Above in both mAPs: {on(sides)}"
-    return Finding(verdict_of(*conditions), ours + ".")
+    return finding_of(ours + ".", *conditions)

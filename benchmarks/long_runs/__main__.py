@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import fcntl
+import fnmatch
 import json
 import os
 import signal
@@ -36,6 +37,7 @@ def main() -> int:
     parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
     parser.add_argument("--work", type=Path, default=ROOT / ".long-runs")
     parser.add_argument("--limit", type=int, help="stop after so many units")
+    parser.add_argument("--only", default="*", help="run units whose id matches this pattern")
     parser.add_argument("--nice", type=int, default=19, help="niceness of the units (default: 19)")
     parser.add_argument("--list", action="store_true", help="show what is done and what is left")
     arguments = parser.parse_args()
@@ -52,17 +54,22 @@ def main() -> int:
         except BlockingIOError:
             sys.exit(f"Another process runs the units of {work}. Wait for it, or stop it first.")
         os.nice(arguments.nice)
-        return run(plan, arguments.results.resolve(), work, arguments.limit)
+        return run(plan, arguments.results.resolve(), work, arguments.limit, arguments.only)
 
 
-def run(plan: Plan, results: Path, work: Path, limit: int | None) -> int:
-    """Run units until all have a record, or ``limit`` of them; return how many failed."""
+def run(plan: Plan, results: Path, work: Path, limit: int | None, only: str = "*") -> int:
+    """Run units until all have a record, or ``limit`` of them; return how many failed.
+
+    Args:
+        only: Pattern of the ids of units to run, for example ``"coco-*/seed=0"``. The order of the
+            plan holds among them. A unit whose trials have no record is not run.
+    """
     checkout, python = prepared(plan.commit, work)
     done, failed = 0, set()
     while limit is None or done + len(failed) < limit:
         known = records.read(results)
-        waiting = (u for u in plan.units(known) if u.id not in known and u.id not in failed)
-        unit = next(waiting, None)
+        left = (u for u in plan.units(known) if u.id not in known and u.id not in failed)
+        unit = next((u for u in left if fnmatch.fnmatchcase(u.id, only)), None)
         if unit is None:
             break
         folder = work / "units" / (plan.commit or "checkout")[:12] / unit.id
@@ -102,11 +109,14 @@ def performed(unit: Unit, folder: Path, checkout: Path, python: str) -> dict[str
             "CREDIBLY_DATA": str(ROOT.parent / "shared" / "data"),
             "CREDIBLY_ASSETS": str(ROOT.parent / "assets"),
         }
+        # An inherited search path would put the code of another commit in front of the checkout's.
+        inherited = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+        given = os.environ if checkout == ROOT else inherited
         with (folder / "log.txt").open("a") as log:
             process = subprocess.Popen(
                 [*command, str(folder / "unit.json"), str(folder)],
                 cwd=checkout,
-                env={**places, **os.environ, **ONE_THREAD},
+                env={**places, **given, **ONE_THREAD},
                 stdout=log,
                 stderr=log,
             )

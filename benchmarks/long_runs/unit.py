@@ -167,7 +167,7 @@ def _train(
     start = ("own linear probe" if solvable else "BCE's linear probe") if probe_first else "random"
     if probe_first and checkpoints.newest(folder / "state") is None:
         own = criterion if solvable else losses.BCE()
-        solve_last_layer(settings, model, own, rows, plain, SingleProcess(), Callback())
+        solve_last_layer(settings, model, own, rows, SingleProcess(), Callback())
         if not solvable:
             translate(model.head, criterion, score(model, plain(train), SingleProcess()))
 

@@ -14,11 +14,14 @@ Peers, as a user of scikit-learn or PyTorch would run them:
   folds and log loss;
 - random forest: ``RandomForestClassifier`` of 300 trees (100 on tinyimagenet and coco80-features),
   of classes where every row has one label; votes of 0 and 1 moved by half a tree;
-- boosting: ``HistGradientBoostingClassifier`` for each label with its defaults; LightGBM the same
-  (``pip install lightgbm``);
-- calibrated, each of them with Platt's sigmoid for every label: of out-of-bag votes for the forest,
-  else of scores of five folds, or from 2,500 rows on of the first of them; the model is that of all
-  rows, and C that of the plain one;
+- extra trees: ``ExtraTreesClassifier`` the same, on bootstrap samples;
+- boosting: ``HistGradientBoostingClassifier`` for each label with its defaults; LightGBM the same;
+- LightGBM, tuned: a held-out fifth stops it and chooses of four settings for each label;
+- CatBoost: all labels or classes at once with its defaults, stopped by a held-out fifth
+  (``pip install catboost``);
+- calibrated, each of them with Platt's sigmoid for every label: of out-of-bag votes for forests, of
+  the held-out fifth where there is one, else of scores of five folds, or from 2,500 rows on of the
+  first of them; the model is that of all rows, and C that of the plain one;
 - 20 lines of torch: one hidden layer of 512, BCE, Adam at 1e-3, of 30 epochs the one with the best
   held-out log loss, then one affine map of the log-odds on the same held-out rows;
 - MLP: one hidden layer of 512, BCE, Adam at 1e-3 for 30 epochs; the same with the official
@@ -28,9 +31,8 @@ On texts, auto is ``tfidf`` with its defaults, and the peers are scikit-learn's 
 with one-vs-rest logistic regression, calibrated, with C = 10 or the best C of seven by three folds
 (``benchmarks.studies.text`` has both).
 
-Labels with fewer than five rows of a kind keep their rate where a peer cannot be fitted.
-``candidates`` measures every candidate of auto alone, for the regret of the choice; ``left out``
-compares auto and random forests on training rows, without any test row.
+Labels with fewer than five rows of a kind keep their rate where a peer cannot be fitted. CPU
+seconds are those of fit and predict without imports. A record of auto names its version.
 """
 
 from __future__ import annotations
@@ -43,7 +45,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +57,6 @@ import numpy as np  # noqa: E402 - after the number of threads is set
 
 from benchmarks.studies import default_peers  # noqa: E402
 from benchmarks.studies.training import data_file  # noqa: E402
-from credibly.calibrate.auto import fit_by_name  # noqa: E402
 from credibly.targets import Targets  # noqa: E402
 
 RECORDS = Path(__file__).with_suffix(".jsonl")
@@ -69,7 +71,7 @@ TEXTS = {
 
 TEXT_SETS = ("reuters",)
 ALL_SETS = (*SETS, *TEXT_SETS)
-MORE_SETS = ("flags", "birds", "foodtruck", "cal500", "enron", "genbase")
+MORE_SETS = ("flags", "birds", "foodtruck", "cal500", "enron", "genbase", "tmc2007")
 """Tables of a public repository (``benchmarks.studies.mulan``), not in the evaluation folder."""
 
 METRICS = ("NLL", "ACE", "mAP@y", "mAP@x", "retrieval 3", "retrieval 5", "coverage")
@@ -89,125 +91,40 @@ def rows_of(name: str) -> default_peers.Rows:
 
 
 def auto(name: str, seed: int) -> tuple[np.ndarray, dict[str, Any]]:
-    return _ours(name, seed, {})
-
-
-def network(name: str, seed: int) -> tuple[np.ndarray, dict[str, Any]]:
-    """The default of version 0.2."""
-    return _ours(name, seed, {"model": "mlp"})
-
-
-def members(name: str, seed: int) -> tuple[np.ndarray, dict[str, Any]]:
-    """Ten networks that hold out different rows, calibrated after averaging."""
-    return _ours(name, seed, {"model": "mlp", "ensemble": 10})
-
-
-def plain_members(name: str, seed: int) -> tuple[np.ndarray, dict[str, Any]]:
-    """The same without a map after averaging."""
-    return _ours(name, seed, {"model": "mlp", "ensemble": 10, "calibrate": "none"})
-
-
-def _ours(name: str, seed: int, given: dict[str, Any]) -> tuple[np.ndarray, dict[str, Any]]:
+    """Train by the default; also return what was tried, the estimates and what was spent."""
     import credibly as cr
-    from credibly.train import fit, recipe
+    from credibly.data.splits import TEST
+    from credibly.train import fit
 
     data = cr.data.load(data_file(f"{name}.npz"), seed=seed)
+    known = data.take(data.split != TEST)  # a run also predicts test rows, which peers do once
     with tempfile.TemporaryDirectory() as folder:
-        run = fit(data, recipe(split_seed=seed, **given), folder=Path(folder, "run"), seed=seed)
+        recipe = cr.train.Auto(split_seed=seed)
+        run = fit(known, recipe, folder=Path(folder, "run"), seed=seed)
         found = run.predict(data.part("test")).probabilities
     table = run.candidates.get("candidates", [])
-    return found, {"chosen": {row["model"]: row["weight"] for row in table}, "tried": table}
+    chosen = {row["model"]: row["weight"] for row in table}
+    return found, {"chosen": chosen, "tried": table, "spent": run.spent}
 
 
-def candidates(name: str, seed: int) -> tuple[np.ndarray, dict[str, Any]]:
-    """Every candidate alone, calibrated on its own left-out scores."""
-    import torch
-
-    import credibly as cr
-    from credibly.train import recipe, resolve
-    from credibly.train.assembly import build_loss
-    from credibly.train.auto import choose, problem_of
-    from credibly.train.run_folder import pooled
-
-    data = cr.data.load(data_file(f"{name}.npz"), seed=seed)
-    settings = resolve(recipe(split_seed=seed), data)
-    rows, test = pooled(data, settings), data.part("test")
-    loss = build_loss(settings, data, len(rows.part("train")))
-    problem = problem_of(rows, loss, settings, seed)
-    truth = problem.targets[problem.folds.scored]
-    inputs, found, alone = torch.from_numpy(test.features), np.zeros(0), {}
-    for candidate in choose(problem, settings).tried:
-        pipeline = cr.Pipeline(loss, cr.calibrate.Affine())
-        pipeline.fit(candidate.scores, truth, coding="unknown")
-        with torch.no_grad():
-            scores = torch.stack([member(inputs) for member in candidate.members]).mean(dim=0)
-        found = pipeline.probabilities(scores.double().numpy())
-        alone[candidate.name] = _measured(found, np.asarray(test.targets))
-        alone[candidate.name]["left-out NLL"] = candidate.figures["nll"]
-    return found, {"alone": alone}
-
-
-def left_out(name: str, seed: int) -> tuple[np.ndarray, dict[str, Any]]:
-    """Auto and random forests on training rows that they were not trained on; no test row."""
-    import credibly as cr
-    from credibly.train import recipe, resolve
-    from credibly.train.assembly import build_loss
-    from credibly.train.auto import choose, problem_of
-    from credibly.train.run_folder import pooled
-
-    data = cr.data.load(data_file(f"{name}.npz"), seed=seed)
-    settings = resolve(recipe(split_seed=seed), data)
-    rows = pooled(data, settings)
-    loss = build_loss(settings, data, len(rows.part("train")))
-    problem = problem_of(rows, loss, settings, seed)
-    targets = problem.targets[problem.folds.scored]
-    odds = cr.Pipeline(loss).link_log_odds(choose(problem, settings).scores)
-    forests = ("random forest", CALIBRATED["random forest"])
-    found = {method: np.empty(problem.targets.shape) for method in ("auto", *forests)}
-    part_of = np.full(len(problem.targets), -1)
-    for number, (inside, outside) in enumerate(problem.folds.parts):
-        part_of[outside] = number
-        train, test = problem.features[inside], problem.features[outside]
-        split = (train, problem.targets[inside], test, problem.targets[outside])
-        for method, votes in zip(forests, default_peers.forest(split, [seed]), strict=True):
-            found[method][outside] = votes
-    found = {method: values[problem.folds.scored] for method, values in found.items()}
-    for own in part_of[problem.folds.scored] == np.arange(len(problem.folds.parts))[:, None]:
-        calibrator = fit_by_name(
-            settings.calibrate,
-            odds[~own],
-            Targets(targets[~own]),
-            exclusive=loss.exclusive,
-        )
-        found["auto"][own] = cr.Pipeline(None, calibrator).probabilities(odds[own])
-    figures = {method: _measured(values, targets) for method, values in found.items()}
-    return np.zeros(0), {"left out": figures}
-
-
-METHODS: dict[str, Callable[[str, int], tuple[np.ndarray, dict[str, Any]]]] = {
-    "auto": auto,
-    "mlp": network,
-    "mlp, ensemble of 10": members,
-    "mlp, ensemble of 10, no map": plain_members,
-    "candidates": candidates,
-    "left out": left_out,
-}
 PEERS: dict[str, default_peers.Peer] = {
     "logistic CV": default_peers.logistic,
     "random forest": default_peers.forest,
     "boosting": default_peers.boosting,
     "LightGBM": default_peers.lightgbm,
+    "LightGBM, tuned": default_peers.tuned_lightgbm,
+    "extra trees": default_peers.extra_trees,
+    "CatBoost": default_peers.catboost,
     "torch MLP": default_peers.network("bce"),
     "20 lines of torch": default_peers.twenty_lines,
     "official ASL": default_peers.network("asl(detach_weight=True)"),
     "two-way": default_peers.network("twl"),
 }
-CALIBRATED = {
-    name: f"{name}, calibrated" for name in ("logistic CV", "random forest", "boosting", "LightGBM")
-}
+WITH_SIGMOID = ("logistic CV", "random forest", "extra trees", "boosting", "LightGBM")
+WITH_SIGMOID = (*WITH_SIGMOID, "LightGBM, tuned", "CatBoost")
+CALIBRATED = {name: f"{name}, calibrated" for name in WITH_SIGMOID}
 """Names of the calibrated versions of those that have one."""
 
-NOT_PEERS = ("candidates", "left out")
 SEEDLESS = {
     "boosting": ("emotions", "medical", "yeast", "scene", "voc2012", "bibtex", *MORE_SETS),
     "LightGBM": (*SETS, *MORE_SETS),
@@ -215,7 +132,7 @@ SEEDLESS = {
 """Peers without any chance, and where: up to 10,000 rows boosting holds out none to stop early, and
 LightGBM never does. One run stands for every seed."""
 
-NAMES = tuple(dict.fromkeys((*METHODS, *PEERS, *CALIBRATED.values(), *TEXTS)))
+NAMES = tuple(dict.fromkeys(("auto", *PEERS, *CALIBRATED.values(), *TEXTS)))
 
 
 # Measuring ------------------------------------------------------------------------------------
@@ -247,10 +164,16 @@ def one(name: str, method: str, seeds: list[int]) -> Iterator[dict[str, Any]]:
     """
     import warnings
 
-    import sklearn.ensemble  # noqa: F401 - imports are not the method's cost
+    import lightgbm  # noqa: F401 - imports are not the method's cost
+    import scipy.optimize  # noqa: F401
+    import sklearn.ensemble  # noqa: F401
     import torch
 
+    import credibly.predictions
     import credibly.train.auto  # noqa: F401
+
+    if method.startswith("CatBoost"):
+        import catboost  # noqa: F401 # type: ignore[import-not-found, unused-ignore]
 
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
@@ -259,15 +182,14 @@ def one(name: str, method: str, seeds: list[int]) -> Iterator[dict[str, Any]]:
         from benchmarks.studies import text
 
         probabilities, targets, cost = text.predicted(name, TEXTS[method], seeds[0])
-        cost["all MB"] = _peak()
+        cost |= {"all MB": _peak(), "version": version("credibly")}
         yield cell | _measured(probabilities, targets) | cost
         return
     before, started = _peak(), time.process_time()
-    if method in METHODS:
-        probabilities, more = METHODS[method](name, seeds[0])
-        cost = _cost(started, before)
-        figures = _measured(probabilities, rows_of(name)[3]) if len(probabilities) else {}
-        yield cell | figures | cost | more
+    if method == "auto":
+        probabilities, more = auto(name, seeds[0])
+        cost = _cost(started, before) | {"version": version("credibly")}
+        yield cell | _measured(probabilities, rows_of(name)[3]) | cost | more
         return
     plain = next(peer for peer in PEERS if method in (peer, CALIBRATED.get(peer)))
     rows = rows_of(name)
@@ -304,7 +226,7 @@ def run(sets: list[str], methods: list[str], seeds: int) -> None:
     done = {(line["set"], line["method"], line["seed"]) for line in records()}
 
     def missing(name: str, method: str, seed: int) -> bool:
-        known = TEXTS if name in TEXT_SETS else (*METHODS, *PEERS, *CALIBRATED.values())
+        known = TEXTS if name in TEXT_SETS else ("auto", *PEERS, *CALIBRATED.values())
         once = seed and name in SEEDLESS.get(method, ())
         return (
             method in known and method in methods and not once and (name, method, seed) not in done

@@ -94,7 +94,7 @@ def _of_images(folder: Path, seed: int) -> dict[str, Any]:
     test = np.random.default_rng(0).permutation(test)[:TEST_IMAGES]
     held_out = rest[MOST_IMAGES : MOST_IMAGES + HELD_OUT_IMAGES]
     fitted = np.zeros(MOST_IMAGES, np.int8)  # the code of training rows
-    own = replace(data.take(rest[:MOST_IMAGES]), split=fitted, _hash=[])
+    own = replace(data.take(rest[:MOST_IMAGES]), split=fitted)
     judged = {"held_out": data.take(held_out), "test": data.take(test)}
     settings = cr.train.recipe(
         model="efficientnet-lite0",

@@ -149,6 +149,7 @@ def write_model(folder: Path) -> None:
 def one(folder: Path, loss: str, seed: int) -> dict[str, dict[str, float]]:
     """Train under one loss; return the numbers before and after the affine calibrator."""
     import credibly as cr
+    from credibly.papers.datasets.vqa import vqa_counts
     from credibly.runtime import sigmoid
     from credibly.train import fit, recipe
 
@@ -165,7 +166,7 @@ def one(folder: Path, loss: str, seed: int) -> dict[str, dict[str, float]]:
     settings = recipe(**{**cr.papers.preset("spa-vqa").settings, **changes})
     run = fit(data, settings, folder=folder / f"run-{loss}-{seed}", seed=seed)
     test = data.part("test")
-    counts = cr.papers.vqa_counts(folder, test.ids, data.labels)
+    counts = vqa_counts(folder, test.ids, data.labels)
     scores = run.scores(test).numpy()
     stages = {f"{loss} + affine": run.pipeline.probabilities(scores)}
     if run.criterion.has_link:

@@ -1,4 +1,4 @@
-"""CSV files, as data and as predictions."""
+"""CSV files, as data, as predictions and as queues."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from fuzz.targets import FolderAttack
 
 MODULES = (
     *("credibly.data.table_files", "credibly.data.tables", "credibly.data.rows"),
-    *("credibly.predictions.file_formats", "credibly.predictions.validation"),
+    *("credibly.predictions.foreign_files", "credibly.predictions.validation"),
+    "credibly.review.reviews",
 )
 
 
 class Target(FolderAttack):
-    """``data.load(FILE.csv)`` and ``Predictions.from_values``; the first byte says which."""
+    """``data.load`` (0), ``Predictions.from_values`` (1, 2), ``read_queue`` and decisions (3)."""
 
     def seeds(self) -> Iterable[bytes]:
         yield b"0id,split,y:cat,y:dog,f1,f2\na,train,1,0,0.5,2\nb,test,?,1,-1,3e4\n"
@@ -24,14 +25,20 @@ class Target(FolderAttack):
         yield b"2id,s:cat,s:dog\na,-3,4\nb,1,0\n"
         yield b"2id,s:cat,s:dog\na,-3,4\nb,inf,0\n"
 
+        yield b"3id,label,probability,decision\na,cat,0.9,1\n'=b,dog,0.1,\n"
+
     def read(self, data: bytes) -> None:
         from credibly import Predictions
         from credibly import data as reader
+        from credibly.review.reviews import read_queue, read_reviews
 
         path = self.put("some.csv", data[1:])
         if data[:1] == b"1":
             Predictions.from_values(path, "probabilities")
         elif data[:1] == b"2":
             Predictions.from_values(path, "logits", loss="bce")
+        elif data[:1] == b"3":
+            read_queue(path)
+            read_reviews(path)
         else:
             reader.load(path)

@@ -5,15 +5,14 @@ from __future__ import annotations
 import io
 import zipfile
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 
 from fuzz.targets import FolderAttack
 
 MODULES = (
-    *("credibly.data.npz", "credibly.data.rows", "credibly.data.rows"),
-    "credibly.predictions.file_formats",
+    *("credibly.data.loading", "credibly.data.rows"),
+    "credibly.predictions.foreign_files",
 )
 NAMES = ("features", "images", "targets", "labels", "ids", "split", "truth", "probabilities")
 END = b"\xff\xfe"
@@ -27,7 +26,7 @@ class Target(FolderAttack):
     """
 
     def seeds(self) -> Iterable[bytes]:
-        arrays: dict[str, Any] = {
+        arrays: dict[str, np.ndarray] = {
             "features": np.eye(3, 2, dtype=np.float32),
             "targets": np.array([[1, 0], [0, -1], [0, 0]], dtype=np.int8),
             "labels": np.array(["a", "b"]),
@@ -56,7 +55,7 @@ class Target(FolderAttack):
             reader.load(path)
 
 
-def _member(array: Any) -> bytes:
+def _member(array: np.ndarray) -> bytes:
     file = io.BytesIO()
     np.save(file, array, allow_pickle=False)
     return file.getvalue()

@@ -16,7 +16,7 @@ MODULES = (
         "credibly.predictions.dataset",
     ),
     "credibly.predictions.validation",
-    *("credibly.predictions.file_formats", "credibly.data.tables"),
+    *("credibly.predictions.foreign_files", "credibly.data.tables"),
 )
 
 

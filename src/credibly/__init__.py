@@ -32,7 +32,6 @@ __all__ = [
     "InputError",
     "Pipeline",
     "Predictions",
-    "__version__",
     "app",
     "calibrate",
     "calibrate_scores",
@@ -54,7 +53,7 @@ __all__ = [
     "workflows",
     "write_sets",
 ]
-_PACKAGES = set(__all__) - set(_NAMES) - {"__version__"}
+_PACKAGES = set(__all__) - set(_NAMES)
 
 if TYPE_CHECKING:
     from credibly import (

@@ -1,4 +1,4 @@
-"""Arrays, tensors and data frames: a function returns what it was given, columns go by name."""
+"""Handle arrays, tensors and data frames alike: keep the type, and match columns by name."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from credibly.types import Array, ArrayLike
 
 
 def is_tensor(value: object) -> bool:
-    """Return whether ``value`` is a torch tensor, without importing torch to find out."""
+    """Return whether ``value`` is a torch tensor, without importing torch."""
     return isinstance(value, _class_of("torch", "Tensor"))
 
 
 def is_data_frame(value: object) -> bool:
-    """Return whether ``value`` is a pandas data frame, without importing pandas to find out."""
+    """Return whether ``value`` is a pandas data frame, without importing pandas."""
     return isinstance(value, _class_of("pandas", "DataFrame"))
 
 
 def _class_of(module: str, name: str) -> Any:
-    """Return a class of a module that is imported; () where there can be no instance of it yet.
+    """Return a class of an imported module, or () if the module is not imported.
 
-    Another thread may be importing the module, which then lacks the class.
+    Another thread may still be importing the module, which then lacks the class.
     """
     return getattr(sys.modules.get(module), name, ())
 
 
 def to_numpy(value: Any) -> Array:
-    """Return a numpy view where possible (detached, on the CPU); bfloat16 becomes float32."""
+    """Return a numpy array, without a copy if possible; bfloat16 becomes float32."""
     if is_tensor(value):
         tensor = value.detach().cpu()
         if str(tensor.dtype) == "torch.bfloat16":
@@ -40,7 +40,7 @@ def to_numpy(value: Any) -> Array:
     return np.asarray(value)
 
 
-def like(result: Array | np.generic | float, *sources: ArrayLike | Any) -> Any:
+def like(result: ArrayLike | np.generic | float, *sources: Any) -> Any:
     """Return ``result`` as a tensor on the device of the first tensor in ``sources``, if any."""
     for source in sources:
         if is_tensor(source):
@@ -50,15 +50,15 @@ def like(result: Array | np.generic | float, *sources: ArrayLike | Any) -> Any:
     return result
 
 
-def label_columns(estimates: Any, classes: Any) -> Array:
-    """Return what a scikit-learn classifier's ``predict_proba`` returned as one matrix.
+def label_columns(estimates: object, classes: Sequence[object]) -> Array:
+    """Return the result of a scikit-learn classifier's ``predict_proba`` as one matrix.
 
-    Forests, trees and neighbours return a list with one (rows, classes) array per label; the
-    column of class 1 is taken, and a label that was never present in training has probability 0.
+    Forests, trees and neighbours return a list with one (rows, classes) array per label. The matrix
+    takes the column of class 1. A label that was never present in training has probability 0.
 
     Args:
         estimates: the result of ``predict_proba``: a list of arrays, or a matrix.
-        classes: the classifier's ``classes_``: one array per label where ``estimates`` is a list.
+        classes: the classifier's ``classes_``: one array per label if ``estimates`` is a list.
 
     Example:
         >>> two = [np.array([[0.3, 0.7]]), np.array([[1.0]])]
@@ -74,18 +74,18 @@ def label_columns(estimates: Any, classes: Any) -> Array:
     return np.stack(columns, axis=1)
 
 
-def column_names(value: Any) -> list[str] | None:
-    """Return the names of the columns of a data frame or table; None if nobody gave them names.
+def column_names(value: object) -> list[str] | None:
+    """Return the column names of a data frame or table, or None if it has only default names.
 
-    Numbers from 0 on are no names. ``p:``, ``s:`` and ``y:`` before all names, as in a predictions
-    file, are left out.
+    Default names count from 0. The prefixes ``p:``, ``s:`` and ``y:`` of predictions files are
+    removed if every name has one.
 
     Example:
         >>> import pandas as pd
         >>> column_names(pd.DataFrame({"p:cat": [0.2], "p:dog": [0.7]}))
         ['cat', 'dog']
     """
-    # A pyarrow table has its names under `column_names`, pandas and polars under `columns`.
+    # pyarrow tables have `column_names`; pandas and polars have `columns`.
     names = getattr(value, "column_names", None)
     names = getattr(value, "columns", None) if names is None else names
     if names is None or callable(names):
@@ -103,12 +103,12 @@ def in_order(value: Any, labels: Sequence[str] | None, name: str) -> Any:
     """Return ``value`` with its columns in the order of ``labels``, if both have names.
 
     Args:
-        value: a matrix; one without names of columns is returned as it came.
-        labels: names of columns; None if there are none.
-        name: what errors call ``value``.
+        value: a matrix; it is returned unchanged if its columns have no names.
+        labels: column names, or None.
+        name: the name of ``value`` in errors.
 
     Raises:
-        InputError: if the names differ; says which are missing and which are extra.
+        InputError: if the names differ; the message lists the missing and the extra names.
     """
     names = column_names(value)
     if names is None or labels is None or names == list(labels):
@@ -133,17 +133,17 @@ def in_order(value: Any, labels: Sequence[str] | None, name: str) -> Any:
 def aligned(values: Any, targets: Any, name: str, what: str = "targets") -> Any:
     """Return ``targets`` with the columns and rows of ``values``.
 
-    Columns are matched by name where both have names. Rows are matched by the index where both are
-    pandas objects with an index of their own: not the default one, which counts from 0. Everything
-    else goes by position.
+    Columns are matched by name if both have names. Rows are matched by index if both are pandas
+    objects with an index other than the default one, which counts from 0. Otherwise rows and
+    columns are matched by position.
 
     Args:
         values: scores or probabilities, (rows, labels).
         targets: (rows, labels), or one class per row.
-        name, what: what errors call ``values`` and ``targets``.
+        name, what: the names of ``values`` and ``targets`` in errors.
 
     Raises:
-        InputError: if the names of columns or the ids of rows differ.
+        InputError: if the column names or the row ids differ.
     """
     rows, other = _row_ids(values), _row_ids(targets)
     ordered = in_order(targets, column_names(values), what)
@@ -160,8 +160,8 @@ def aligned(values: Any, targets: Any, name: str, what: str = "targets") -> Any:
 
 
 def _row_ids(value: Any) -> Any:
-    """Return the index of a pandas object; None if it is the default one, or there is none."""
-    pandas: Any = sys.modules.get("pandas")  # perhaps still being imported, by another thread
+    """Return the index of a pandas object, or None if it has only the default index."""
+    pandas: Any = sys.modules.get("pandas")  # another thread may still be importing it
     if not hasattr(pandas, "RangeIndex"):
         return None
     if not isinstance(value, (pandas.DataFrame, pandas.Series)):

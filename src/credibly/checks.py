@@ -1,4 +1,4 @@
-"""Checks of what comes from outside: values, shapes, options and paths.
+"""Check what users pass: values, shapes, options and paths.
 
 Each function raises ``InputError`` if its condition does not hold. Every message says what must
 hold, what came, and what to do. Losses check shapes and dtypes only (reading values would stall a
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def located(where: str) -> Iterator[None]:
-    """Put ``where`` (a file, a row) in front of the errors raised inside the block.
+    """Put ``where`` (a file, a row) before the message of errors raised inside the block.
 
     Example:
         >>> with located("rows.csv"):
@@ -45,7 +45,7 @@ def located(where: str) -> Iterator[None]:
 
 
 def require(extra: str, *modules: str) -> None:
-    """Refuse to go on where a library of an extra is not installed; nothing is imported."""
+    """Raise if a library of an optional extra is not installed; nothing is imported."""
     missing = [name for name in modules if find_spec(name) is None]
     if missing:
         raise InputError(
@@ -62,7 +62,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
         "Did you mean 'focal'?"
     """
     known = list(known)
-    # Comparing takes the product of the lengths: nobody mistypes a name of thousands of letters.
+    # The time grows with the product of the lengths; a very long name is not a misspelling.
     near = [text for text in known[:5000] if len(text) <= 200] if len(name) <= 200 else []
     close = difflib.get_close_matches(name, near, n=1, cutoff=0.5)
     if close:
@@ -101,7 +101,7 @@ def whole_number(name: str, value: object, lowest: int) -> int:
         credibly.checks.InputError: `num_labels` must be a whole number of at least 1; got 2.5.
     """
     try:
-        whole = index(value)  # pyright: ignore[reportArgumentType] - what is no number raises
+        whole = index(value)  # pyright: ignore[reportArgumentType] - raises unless it is a number
     except TypeError:
         whole = lowest - 1
     if whole < lowest or isinstance(value, bool):
@@ -124,7 +124,7 @@ def between(name: str, value: float, low: float, high: float) -> float:
 
 
 def fraction(name: str, value: float, *, low_open: bool = False, high_open: bool = False) -> float:
-    """Return ``value`` as a float in [0, 1], the ends excluded where asked."""
+    """Return ``value`` as a float in [0, 1]; options exclude the ends."""
     above = value > 0 if low_open else value >= 0
     below = value < 1 if high_open else value <= 1
     if not (above and below):
@@ -142,7 +142,7 @@ def choice(name: str, value: object, known: Sequence[object]) -> Any:
 
 
 def average_size(value: float, num_labels: int | None = None, *, below_one: bool = False) -> float:
-    """Return a label budget: at least 1 (``below_one``: above 0), at most the number of labels."""
+    """Return a label budget, from 1 (``below_one``: above 0) to the number of labels."""
     enough = value > 0 if below_one else value >= 1
     if not (math.isfinite(value) and enough) or (num_labels is not None and value > num_labels):
         low = "above 0" if below_one else "at least 1"
@@ -156,7 +156,7 @@ def average_size(value: float, num_labels: int | None = None, *, below_one: bool
 def fits_memory(what: str, *sizes: int, itemsize: int = 4) -> None:
     """Check that an array of these sizes takes at most a quarter of this machine's memory.
 
-    Call it before making an array whose size a file declares.
+    Call it before allocating an array whose size a file declares.
     """
     needed, limit = math.prod(sizes) * itemsize, _memory() // 4
     if needed > limit:
@@ -186,7 +186,7 @@ _KINDS = (
 
 
 def _kind_of(path: str | os.PathLike[str]) -> str | None:
-    """Return what ``path`` (links followed) is; None if there is nothing, "" for a plain file."""
+    """Return what ``path`` is, links followed: None if it does not exist, "" for a plain file."""
     try:
         mode = os.stat(path).st_mode
     except OSError:
@@ -195,7 +195,7 @@ def _kind_of(path: str | os.PathLike[str]) -> str | None:
 
 
 def input_file(path: str | os.PathLike[str]) -> None:
-    """Check that ``path``, if it exists, is a plain file: a pipe or device may never end.
+    """Check that ``path``, if it exists, is a plain file. Reading a pipe or device may never end.
 
     Example:
         >>> input_file("/dev/null")
@@ -213,10 +213,10 @@ def input_file(path: str | os.PathLike[str]) -> None:
 def out_can_be_written(
     path: str | os.PathLike[str], name: str = "out", *, folder: bool = False
 ) -> None:
-    """Check, before any work is done, that a file (or ``folder``) can be written at ``path``.
+    """Check before any work that a file (or ``folder``) can be written at ``path``.
 
-    Devices, pipes and sockets are refused, as is a folder where a file is meant and a file where a
-    folder is meant. Links are followed. The folder above must be there or be possible to make.
+    Devices, pipes and sockets are refused. So is a folder in place of a file, or a file in place of
+    a folder. Links are followed. The parent folder must exist, or it must be possible to make it.
 
     Example:
         >>> out_can_be_written("/dev/null")
@@ -241,9 +241,9 @@ def out_can_be_written(
 
 
 def fits(kind: object, value: object) -> bool:
-    """Return whether a plain value can stand for ``bool``, ``int``, ``float`` or ``str``.
+    """Return whether a plain value can be used as ``bool``, ``int``, ``float`` or ``str``.
 
-    Nothing is lost by it: no number becomes true or false, none is cut or rounded.
+    The conversion must lose nothing. A number is never read as true or false, cut or rounded.
 
     Example:
         >>> fits(float, 3), fits(int, 3.0), fits(int, True), fits(str, "a")
@@ -260,7 +260,7 @@ def fits(kind: object, value: object) -> bool:
     return kind is float and isinstance(value, numbers.Real)
 
 
-# Tensors, as losses see them -----------------------------------------------------------------
+# Tensors, in losses --------------------------------------------------------------------------
 
 
 def float_scores(scores: Tensor) -> None:
@@ -293,7 +293,7 @@ def matrix_scores(scores: Tensor, scores_per_label: int = 1) -> None:
 
 
 def same_shape(scores: Tensor, targets: Tensor) -> None:
-    """Check that targets have the shape of the scores (class indices are converted before)."""
+    """Check that targets have the shape of the scores; class indices were converted before."""
     if scores.shape != targets.shape:
         raise InputError(
             f"`targets` must have the shape of the scores, {tuple(scores.shape)}, or be integer "
@@ -303,10 +303,10 @@ def same_shape(scores: Tensor, targets: Tensor) -> None:
 
 
 def can_read_values(tensor: Tensor) -> bool:
-    """Return whether Python may look at the values: not on the meta device, nor while tracing.
+    """Return whether Python may read the values: not on the meta device, nor while tracing.
 
-    Under ``torch.compile``, ``torch.func.grad`` and ``torch.func.vmap`` there is nothing to read,
-    nor where a mode such as ``FakeTensorMode`` takes over all operators.
+    ``torch.compile``, ``torch.func.grad``, ``torch.func.vmap`` and modes that replace all
+    operators, such as ``FakeTensorMode``, work on tensors without values.
     """
     import torch
 
@@ -317,7 +317,7 @@ def can_read_values(tensor: Tensor) -> bool:
 
 
 def label_weight(weight: Tensor, num_labels: int | None = None) -> Tensor:
-    """Return weights of labels as a float vector; they must be non-negative, one per label."""
+    """Return label weights as a float vector; they must be non-negative, one per label."""
     import torch
 
     vector = torch.as_tensor(weight)
@@ -332,7 +332,7 @@ def label_weight(weight: Tensor, num_labels: int | None = None) -> Tensor:
 
 
 def row_weight(weight: Tensor, scores: Tensor) -> Tensor:
-    """Return weights of rows, shape (rows,); they must be non-negative."""
+    """Return row weights, shape (rows,); they must be non-negative."""
     rows = scores.shape[0]
     if weight.shape not in ((rows,), (rows, 1)):
         raise InputError(
@@ -343,7 +343,7 @@ def row_weight(weight: Tensor, scores: Tensor) -> Tensor:
 
 
 def entry_weight(weight: Tensor, scores: Tensor) -> Tensor:
-    """Return weights that multiply entries; one per row, or one per entry; non-negative."""
+    """Return non-negative weights that multiply entries: one per row, or one per entry."""
     shape = tuple(scores.shape)
     if weight.shape not in (shape, shape[:-1], (*shape[:-1], 1)):
         raise InputError(
@@ -355,7 +355,7 @@ def entry_weight(weight: Tensor, scores: Tensor) -> Tensor:
 
 
 def _not_negative(name: str, weight: Tensor) -> Tensor:
-    # Only the CPU looks at values: a GPU would have to wait.
+    # Values are checked on the CPU only: on a GPU, the check would stall the device.
     if weight.device.type == "cpu" and can_read_values(weight) and not bool((weight >= 0).all()):
         worst = weight.min().item()
         raise InputError(
@@ -365,7 +365,7 @@ def _not_negative(name: str, weight: Tensor) -> Tensor:
     return weight
 
 
-# Arrays, as metrics, calibrators and decisions see them ---------------------------------------
+# Arrays, in metrics, calibrators and decisions ------------------------------------------------
 
 
 def matrix(name: str, array: Array) -> Array:
@@ -376,7 +376,7 @@ def matrix(name: str, array: Array) -> Array:
 
 
 def same_shapes(**arrays: Array) -> None:
-    """Check that all arrays have one shape."""
+    """Check that all arrays have the same shape."""
     shapes = {name: array.shape for name, array in arrays.items()}
     if len(set(shapes.values())) > 1:
         listed = ", ".join(f"`{name}` {shape}" for name, shape in shapes.items())
@@ -384,7 +384,7 @@ def same_shapes(**arrays: Array) -> None:
 
 
 def no_nan(name: str, array: Array) -> Array:
-    """Return ``array``, which must hold no NaN."""
+    """Return ``array``, which must not contain NaN."""
     bad = np.isnan(array)
     if bad.any():
         first = tuple(int(i) for i in np.argwhere(bad)[0])
@@ -396,7 +396,7 @@ def no_nan(name: str, array: Array) -> Array:
 
 
 def probabilities(array: Array, name: str = "probabilities") -> Array:
-    """Return ``array``, which must lie in [0, 1] and hold no NaN."""
+    """Return ``array``, which must lie in [0, 1] and must not contain NaN."""
     no_nan(name, array)
     if array.size and (array.min() < 0 or array.max() > 1):
         raise InputError(

@@ -1,8 +1,8 @@
-"""Checksums inside Parquet and safetensors files, over every byte of them.
+"""Store checksums in Parquet and safetensors files that cover every byte.
 
-The writer puts ``PLACEHOLDER`` into the metadata of the file, and ``seal`` replaces its zeros with
-the SHA-256 of the file as it was, zeros included. Any program reads the file as before; ``verify``
-puts the zeros back in thought and compares.
+The writer puts ``PLACEHOLDER``, which contains zeros, into the metadata of the file. ``seal``
+replaces the zeros with the SHA-256 of the file as it was. Any program can still read the file.
+``verify`` computes the SHA-256 with the zeros restored and compares.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ KEY = "credibly.checksum"
 _VALUE = "sha256-of-file="
 _DIGITS = 64
 PLACEHOLDER = _VALUE + "0" * _DIGITS
-# Between key and value are the lengths and quotation marks of the format.
+# The formats put lengths and quotation marks between key and value.
 _SEALED = re.compile(
     re.escape(KEY.encode()) + rb"[\x00-\x60]{1,8}?" + _VALUE.encode() + rb"([0-9a-f]{64})"
 )
@@ -29,9 +29,9 @@ ChecksumVerdict = Literal["sound", "damaged", "none"]
 
 
 def seal(path: Path) -> None:
-    """Replace the placeholder in the metadata of a file by its checksum.
+    """Replace the placeholder in the metadata of a file with its checksum.
 
-    A file whose labels together read like a second placeholder stays without a checksum.
+    If names of labels look like a second placeholder, the file gets no checksum.
     """
     with path.open("r+b") as file:
         places = _places(file)
@@ -42,7 +42,7 @@ def seal(path: Path) -> None:
 
 
 def verify(path: Path) -> ChecksumVerdict:
-    """Return whether the bytes of a file are those that were written; "none" without a checksum."""
+    """Return whether the bytes of a file are the written ones, or "none" without a checksum."""
     with path.open("rb") as file:
         region = _metadata(file)[1]
         places = _places(file)
@@ -57,17 +57,17 @@ def verify(path: Path) -> ChecksumVerdict:
 
 
 def check(path: Path) -> None:
-    """Raise if a file has a checksum and its bytes are others."""
+    """Raise if a file has a checksum that does not match its bytes."""
     if verify(path) == "damaged":
         raise InputError(
-            f"{path} is damaged: its bytes are not those that were written (its checksum differs)."
+            f"{path} is damaged: the file was changed after it was written (its checksum differs)."
         )
 
 
 def identity(path: Path) -> str:
-    """Return the checksum in a file; of a file without one, the SHA-256 of its bytes.
+    """Return the checksum in a file, or the SHA-256 of a file without one.
 
-    It tells two sound files apart without reading large ones to the end.
+    It distinguishes undamaged files without reading large ones completely.
     """
     with path.open("rb") as file:
         places = _places(file)
@@ -79,13 +79,13 @@ def identity(path: Path) -> str:
 
 
 def _places(file: BinaryIO) -> list[int]:
-    """Return where the digits of the checksum begin; names of labels may look like one."""
+    """Return the offsets of checksum digits; names of labels may look like a checksum."""
     start, region = _metadata(file)
     return [start + match.start(1) for match in _SEALED.finditer(region)]
 
 
 def _metadata(file: BinaryIO) -> tuple[int, bytes]:
-    """Return where the metadata of a file begins, and the metadata; nothing for other files."""
+    """Return the offset of the metadata of a file, and the metadata; empty for other formats."""
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - 8))
     tail = file.read(8)
@@ -102,7 +102,7 @@ def _metadata(file: BinaryIO) -> tuple[int, bytes]:
 
 
 def _digest(file: BinaryIO, place: int) -> str:
-    """Return the SHA-256 of a file with zeros for the digits at ``place``."""
+    """Return the SHA-256 of a file with the digits at ``place`` replaced by zeros."""
     digest = hashlib.sha256()
     file.seek(0)
     left = place

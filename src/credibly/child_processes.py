@@ -1,4 +1,4 @@
-"""Child processes that end with their parent, however the parent ends."""
+"""Start child processes that end when their parent ends, whatever ends it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from credibly.checks import InputError
 from credibly.memory_limits import Limits, address_space_left
 
 if TYPE_CHECKING:
-    from credibly.types import Array
+    from credibly.types import Array, JsonObject
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -38,12 +38,14 @@ them: their parent is the fork server.
 
 
 def end_with_parent(number: int = 0) -> None:
-    """Have the kernel kill this process when its parent ends; Linux only, else do nothing.
+    """Make the kernel kill this process when its parent ends.
 
-    Nothing is lost by it: files are complete or not there at any moment.
+    It works on Linux only; on other systems it does nothing. The kill loses no data: files are
+    complete or absent at any moment.
 
     Args:
-        number: of a DataLoader worker, which calls this as its ``worker_init_fn``; not used.
+        number: the number of a DataLoader worker, so that this can be its ``worker_init_fn``; not
+            used.
     """
     if not sys.platform.startswith("linux"):
         return
@@ -51,17 +53,17 @@ def end_with_parent(number: int = 0) -> None:
 
     parent = os.getppid()
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # it ended before the call
+    if os.getppid() != parent:  # the parent ended before the call
         os._exit(1)
 
 
 def watch_parent(reader: Connection) -> None:
-    """End this process when the parent's end of a pipe closes, or when the parent ends.
+    """End this process when the parent closes its end of a pipe, or when the parent ends.
 
-    An interrupt of the terminal reaches every process; here only the parent acts on it.
+    An interrupt from the terminal reaches every process, but only the parent handles it.
 
     Args:
-        reader: the reading end of ``multiprocessing.Pipe``; only the parent holds the other one.
+        reader: the reading end of ``multiprocessing.Pipe``; only the parent holds the writing end.
     """
     end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -76,12 +78,12 @@ def watch_parent(reader: Connection) -> None:
 
 
 def watched_under_memory_limit() -> int | None:
-    """Go on in a child where memory is limited (``ulimit -v``): a library may abort it.
+    """Continue in a child process if memory is limited (``ulimit -v``): a library may abort it.
 
-    Call it before libraries are imported, which may start threads.
+    Call it before importing libraries that may start threads.
 
     Returns:
-        None to the process that goes on; to the parent that waited for it, its exit code.
+        None in the process that continues; the child's exit code in the parent that waited for it.
 
     Raises:
         MemoryError: in the parent, if a library ended the child.
@@ -92,7 +94,7 @@ def watched_under_memory_limit() -> int | None:
     if child == 0:
         end_with_parent()
         return None
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the child says that it was interrupted
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the child reports the interrupt
     try:
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     finally:
@@ -103,15 +105,15 @@ def watched_under_memory_limit() -> int | None:
 
 
 class Worker:
-    """A process that reads what others made, so that nothing of it is opened in this one.
+    """A process that reads untrusted files, so that this process does not open them.
 
-    It runs ``python -m module``, which calls ``serve_jobs``. It starts with the first job and again
-    after a job that ended it. Its modules are found as those of this process are, never in the
-    current folder, which may hold files of others. One thread at a time may ask.
+    It runs ``python -m module``, which calls ``serve_jobs``. It starts with the first job, and
+    again after a job that ended it. It finds modules on the import path of this process, but never
+    in the current folder, which may hold untrusted files. Only one thread at a time may call it.
 
     Args:
-        module: of this package.
-        seconds: until a job that gives no answer is ended.
+        module: a module of this package.
+        seconds: the time limit of a job; the process is then ended.
     """
 
     def __init__(self, module: str, seconds: float) -> None:
@@ -119,7 +121,7 @@ class Worker:
         self._process: subprocess.Popen[bytes] | None = None
 
     def ask(self, job: bytes) -> bytes | None:
-        """Return the answer to a job; None if there is none within the limits."""
+        """Return the answer to a job, or None if the job exceeds its limits."""
         process = self._process or self._started()
         assert process.stdin is not None
         assert process.stdout is not None
@@ -130,7 +132,7 @@ class Worker:
             process.stdin.write(len(job).to_bytes(8, "little") + job)
             process.stdin.flush()
             answer = _read_message(process.stdout)
-        except OSError:  # it ended
+        except OSError:  # the process ended
             answer = None
         finally:
             timer.cancel()
@@ -138,11 +140,11 @@ class Worker:
             self.close()
         return answer
 
-    def ask_arrays(self, job: Mapping[str, Any], content: bytes = b"") -> dict[str, Array] | None:
-        """Return the arrays that ``array_jobs`` answers with; None if there are none in time.
+    def ask_arrays(self, job: JsonObject, content: bytes = b"") -> dict[str, Array] | None:
+        """Return the arrays that ``array_jobs`` answers with, or None after the time limit.
 
         Raises:
-            InputError: the one that the job raised.
+            InputError: the error that the job raised.
         """
         import numpy as np
 
@@ -166,7 +168,7 @@ class Worker:
             _processes.discard(self._process)
             self._process.kill()
             for pipe in (self._process.stdin, self._process.stdout):
-                with suppress(OSError):  # what was not read is lost
+                with suppress(OSError):  # unread data is lost
                     pipe.close()  # pyright: ignore[reportOptionalMemberAccess]
             self._process.wait()
             self._process = None
@@ -195,7 +197,7 @@ _processes: set[subprocess.Popen[bytes]] = set()
 
 
 def end_workers() -> None:
-    """Kill every worker of this process; those who wait for one get no answer."""
+    """Kill every worker of this process; their callers get no answer."""
     for process in list(_processes):
         process.kill()
 
@@ -204,8 +206,8 @@ def serve_jobs(answer: Callable[[bytes], bytes], limits: Limits) -> None:
     """Answer the jobs of a ``Worker``, each within ``limits``, until the parent ends.
 
     Args:
-        answer: of one job.
-        limits: of one job.
+        answer: the function that answers one job.
+        limits: the limits of one job.
     """
     parent = os.getppid()
 
@@ -214,10 +216,10 @@ def serve_jobs(answer: Callable[[bytes], bytes], limits: Limits) -> None:
             time.sleep(0.5)
         os._exit(1)
 
-    # Not `end_with_parent`: the kernel would take the thread that started the worker for its
-    # parent, and the threads of a server come and go.
+    # Not `end_with_parent`: the kernel would treat the thread that started the worker as its
+    # parent, and the threads of a server end early.
     threading.Thread(target=end_when_orphaned, daemon=True).start()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal; the parent acts on it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles interrupts of the terminal
     while True:
         limits.apply()
         job = _read_message(sys.stdin.buffer)
@@ -229,7 +231,7 @@ def serve_jobs(answer: Callable[[bytes], bytes], limits: Limits) -> None:
 
 
 def array_jobs(work: Callable[..., Mapping[str, Array]]) -> Callable[[bytes], bytes]:
-    """Return the ``answer`` of ``serve_jobs`` for jobs that ``Worker.ask_arrays`` asks.
+    """Return the ``answer`` of ``serve_jobs`` for jobs of ``Worker.ask_arrays``.
 
     Args:
         work: takes the content of a job, and its fields as keyword arguments; returns arrays by
@@ -250,7 +252,7 @@ def array_jobs(work: Callable[..., Mapping[str, Array]]) -> Callable[[bytes], by
 
 
 def _read_message(file: IO[bytes]) -> bytes | None:
-    """Return the next message of a pipe; None where it was closed before the end of one."""
+    """Return the next message of a pipe, or None if the pipe was closed before its end."""
     head = file.read(8)
     size = int.from_bytes(head, "little")
     message = file.read(size)
@@ -260,18 +262,18 @@ def _read_message(file: IO[bytes]) -> bytes | None:
 def in_processes(
     function: Callable[[Job], Result], jobs: Sequence[Job], count: int
 ) -> Generator[tuple[int, Result], None, None]:
-    """Do jobs in ``count`` processes; yield the number of each and its result, as they finish.
+    """Run jobs in ``count`` processes; yield the index and the result of each as it finishes.
 
-    The first error of a job is raised here and ends the others in the middle. No thread helps on
-    this side: where memory has ended, one that cannot start would leave everybody waiting.
+    The first error of a job is raised here, and the other jobs are stopped. The parent starts no
+    threads: if memory runs out, a thread that cannot start would block all processes.
 
     Args:
-        function: of a module, so that a fresh process can import it.
-        jobs: its arguments.
-        count: most processes at a time.
+        function: defined in a module, so that a new process can import it.
+        jobs: the argument of each job.
+        count: the limit on processes.
 
     Raises:
-        ChildProcessError: a process was killed.
+        ChildProcessError: if a process was killed.
 
     Example:
         >>> sorted(in_processes(abs, [-1, 2], 1))
@@ -299,13 +301,13 @@ def in_processes(
                     _hand_over(ours, process, waiting, busy)
                     yield number, result
         finally:
-            writer.close()  # the processes end at once
+            writer.close()  # this ends the processes at once
 
 
 def _hand_over(
     ours: Connection,
     process: BaseProcess,
-    waiting: deque[tuple[int, Any]],
+    waiting: deque[tuple[int, Job]],
     busy: dict[Connection, tuple[BaseProcess, int]],
 ) -> None:
     if waiting:
@@ -313,7 +315,7 @@ def _hand_over(
         busy[ours] = process, number
         try:
             ours.send(job)
-        except OSError as error:  # a killed process
+        except OSError as error:  # the process was killed
             raise _killed(process) from error
 
 
@@ -335,11 +337,11 @@ def _killed(process: BaseProcess) -> ChildProcessError:
     )
 
 
-def _serve(function: Callable[[Any], Any], theirs: Connection, reader: Connection) -> None:
-    """Do one job after another, until the parent closes the pipe."""
+def _serve(function: Callable[[Job], Result], theirs: Connection, reader: Connection) -> None:
+    """Run one job after another until the parent closes the pipe."""
     try:
         watch_parent(reader)
-    except RuntimeError:  # no memory for a thread; the parent says so
+    except RuntimeError:  # no memory for a thread; the parent reports it
         os._exit(1)
     while True:
         try:
@@ -352,5 +354,5 @@ def _serve(function: Callable[[Any], Any], theirs: Connection, reader: Connectio
             answer = False, error
         try:
             theirs.send(answer)
-        except Exception:  # not every error can be sent, and nothing of it was
+        except Exception:  # some errors cannot be pickled; nothing of them was sent yet
             theirs.send((False, RuntimeError(f"{type(answer[1]).__name__}: {answer[1]}")))

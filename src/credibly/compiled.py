@@ -1,14 +1,14 @@
-"""Compiled loops, and the folder where their machine code is kept between processes.
+"""Compile loops, and keep their machine code in a folder between processes.
 
-``compiled`` is ``numba.njit`` with another cache. Numba's own keeps pickles beside the sources,
-trusts whatever it finds there, fails where it may not write, and lets processes that compile at
-once mix up their files. Here:
+``compiled`` is ``numba.njit`` with another cache. Numba's cache keeps pickles beside the sources.
+It trusts the files it finds, fails if the folder is not writable, and can mix up the files of
+processes that compile at the same time. This cache differs:
 
-- files lie in a folder of the user that nobody else can write to, which is checked before use;
-- one file holds one compiled function, with a checksum: what is cut off, empty, damaged or of
-  other sources counts as absent, and the function is compiled in memory;
-- if the cache is not writable, the function is compiled in memory;
-- a function runs the same instructions in the process that compiled it and in one that loaded it.
+- The files are in a folder that only the user can write to. This is checked before every use.
+- One file holds one compiled function and a checksum. A file that is incomplete, damaged or made
+  from other sources is ignored, and the function is compiled in memory.
+- If the cache is not writable, the function is compiled in memory.
+- A function runs the same instructions in the process that compiled it and in one that loaded it.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _MAGIC = b"credibly kernel 2\n"
 _NEEDED = 12 * 2**20
 """Bytes of address space that loading a function may take; compiling one takes more."""
 
-_VECTORMATH = Path(__file__).with_name("vectormath.py")  # its functions go into any other
+_VECTORMATH = Path(__file__).with_name("vectormath.py")  # any kernel may contain its functions
 
 
 def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Return a decorator that compiles a function and keeps its machine code for other processes.
+    """Return a decorator that compiles a function and caches its machine code on disk.
 
     Args:
-        **options: those of ``numba.njit``, without ``cache``.
+        **options: the options of ``numba.njit``, without ``cache``.
 
     Example:
         >>> @compiled(error_model="numpy")
@@ -60,11 +60,11 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
-        # A way in from C, which nothing uses, would be compiled with a copy of the function.
+        # Nothing calls the wrapper for C, and it would contain a second copy of the function.
         jit: Any = numba.njit
         dispatcher = jit(no_cfunc_wrapper=True, pipeline_class=_Compiler, **options)(function)
-        if isinstance(dispatcher, Dispatcher):  # a plain function where NUMBA_DISABLE_JIT is set
-            # As `Dispatcher.enable_caching` does; numba has no public way to name another cache.
+        if isinstance(dispatcher, Dispatcher):  # with NUMBA_DISABLE_JIT it is a plain function
+            # As `Dispatcher.enable_caching` does; numba has no public way to set another cache.
             vars(dispatcher)["_cache"] = KernelCache(function)
             vars(dispatcher)["compile"] = _one_at_a_time(dispatcher.compile)
         return dispatcher
@@ -73,7 +73,7 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
 
 def _one_at_a_time(compile: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    # Numba locks, too, but counts before that: counts of two threads can end in an AttributeError.
+    # Numba locks only after it counts, so two threads can raise an AttributeError.
     def locked(signature: Any) -> Any:
         with _COMPILING:
             return compile(signature)
@@ -82,11 +82,11 @@ def _one_at_a_time(compile: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def cache_folder() -> Path | None:
-    """Return the folder of compiled code, made if need be; None where there is none to trust.
+    """Return the folder of compiled code, or None if no folder is safe; make it if necessary.
 
-    It is ``NUMBA_CACHE_DIR`` if that is set, else ``credibly/kernels`` in the user's folder of
-    caches. It must belong to the user or to root, and neither the folder nor one above it may be
-    writable by others.
+    The folder is ``NUMBA_CACHE_DIR`` if that is set, else ``credibly/kernels`` in the user's cache
+    folder. It must belong to the user or to root. Others must not be able to write to it or to any
+    folder above it.
     """
     named = numba.config.CACHE_DIR  # type: ignore[attr-defined]
     return _trusted_folder(os.path.abspath(named) if named else _user_cache())
@@ -99,7 +99,7 @@ def _user_cache() -> str | None:
         base = os.path.expanduser("~/Library/Caches")
     else:
         base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    # Without a home, `~` stays as it is.
+    # Without a home folder, `expanduser` does not replace `~`.
     return os.path.join(base, "credibly", "kernels") if os.path.isabs(base) else None
 
 
@@ -117,16 +117,16 @@ def _trusted_folder(folder: str | None) -> Path | None:
 
 
 def _only_ours(folder: Path) -> bool:
-    """Return whether nobody but this user (and root) can put files into ``folder``."""
-    if os.name != "posix":  # elsewhere the folder of a user's caches has an access list of its own
+    """Return whether only this user and root can write to ``folder``."""
+    if os.name != "posix":  # on Windows, an access list protects the user's cache folder
         return True
     about = folder.stat()
-    # Root's folder is read, for images that were warmed up when they were built.
+    # A folder of root is accepted: container images can be built with a filled cache.
     if about.st_uid not in (0, os.geteuid()) or about.st_mode & 0o022:
         return False
     for parent in folder.parents:
         about = parent.stat()
-        # In a sticky folder such as /tmp, others cannot rename or remove what is ours.
+        # In a sticky folder such as /tmp, others cannot rename or remove our files.
         open_to_others = about.st_mode & 0o022 and not about.st_mode & stat.S_ISVTX
         if about.st_uid not in (0, os.geteuid()) or open_to_others:
             return False
@@ -135,7 +135,7 @@ def _only_ours(folder: Path) -> bool:
 
 @cache
 def _announce() -> None:
-    """Say once per process, to people and not to logs, that the first use takes longer."""
+    """Print once per process, on a terminal only, that the first use takes longer."""
     from rich.console import Console
 
     console = Console(stderr=True, soft_wrap=True)
@@ -152,11 +152,11 @@ def _announce() -> None:
 
 
 class _Library(JITCodeLibrary):
-    """The machine code of a function, with copies of the functions it calls that are its own.
+    """The machine code of a function, with private copies of the functions it calls.
 
     Numba marks such copies as weak symbols. In the process that compiles, the linker then takes
-    the function that was compiled alone; in a process that loads the file, the copy beside the
-    caller. The two were optimized in different surroundings, so sums were rounded differently.
+    the version that was compiled alone. In a process that loads the file, it takes the copy beside
+    the caller. The two are optimized differently, so their sums are rounded differently.
     """
 
     def _finalize_final_module(self) -> None:
@@ -167,7 +167,7 @@ class _Library(JITCodeLibrary):
 
 
 class _Compiler(Compiler):
-    """Numba's compiler, with a library of ours for the result."""
+    """Numba's compiler, with ``_Library`` as the library of the result."""
 
     def define_pipelines(self) -> Any:
         state: Any = self.state
@@ -177,7 +177,7 @@ class _Compiler(Compiler):
 
 
 class _Code(CompileResultCacheImpl):
-    """Numba's conversion of a compiled function to plain values and back, without its files."""
+    """Numba's conversion between compiled functions and plain values, without its files."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._locator: Any = self
@@ -192,17 +192,12 @@ class KernelCache(NullCache):
         self._function = function
         self._code = _Code(function)
 
-    @property
-    def cache_path(self) -> str | None:
-        folder = cache_folder()
-        return None if folder is None else str(folder)
-
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the compiled function for a signature; None if there is no sound file of it."""
+        """Return the compiled function for a signature, or None without a valid file."""
         if address_space_left() < _NEEDED:
-            raise MemoryError  # LLVM would end the process
+            raise MemoryError  # without this, LLVM would end the process
         target_context.refresh()
-        # Whatever is wrong with a file, compiling the function anew makes up for it.
+        # Whatever is wrong with a file, the function can be compiled again.
         with suppress(Exception):
             key = self._key(sig, target_context.codegen())
             path = self._path(key)
@@ -214,7 +209,7 @@ class KernelCache(NullCache):
         return None
 
     def save_overload(self, sig: Any, cres: Any) -> None:
-        """Keep a compiled function, if that is possible."""
+        """Store a compiled function, if possible."""
         if not self._code.check_cachable(cres):
             return
         with suppress(Exception):
@@ -249,7 +244,7 @@ def _versions() -> tuple[str, ...]:
 
 
 def _identity(function: Callable[..., Any]) -> bytes:
-    """Return the code of a function, and what it holds: values, and functions likewise."""
+    """Return the bytecode of a function and of every function and value that it refers to."""
     held = [cell.cell_contents for cell in function.__closure__ or ()]
     parts = [
         _identity(value.py_func) if isinstance(value, Dispatcher) else dumps(value)
@@ -260,7 +255,7 @@ def _identity(function: Callable[..., Any]) -> bytes:
 
 @cache
 def _sources(function: Callable[..., Any]) -> str:
-    """Return a digest of the files of a function and of the compiled functions it may call."""
+    """Return a digest of the source files of a function and of the functions it may call."""
     files, seen = {str(_VECTORMATH)}, set()
     waiting = [function]
     while waiting:

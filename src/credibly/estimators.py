@@ -1,7 +1,7 @@
 """scikit-learn estimators with calibrated probabilities.
 
-CredibleClassifier()                    trains a model of its own on features
-CalibratedMultiLabel(estimator)         calibrates any classifier of scikit-learn's kind
+CredibleClassifier()                    trains its own model on features
+CalibratedMultiLabel(estimator)         calibrates any classifier with scikit-learn's interface
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from credibly.calibrate.auto import fit_by_name
 from credibly.data import StratifiedFolds, from_arrays
 from credibly.data.splits import as_often_as_weighted
 from credibly.targets import UNKNOWN, Coding, Targets, as_decoded, decode
-from credibly.types import Array
+from credibly.types import Array, JsonObject
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
 
 LARGEST = 3e38
 MODELS = ("auto", "linear", "mlp", "forest", "boosting")
-__all__ = ["CalibratedMultiLabel", "CredibleClassifier"]
 
 RESPONSES = ("predict_proba", "decision_function")
 
@@ -73,7 +72,7 @@ class _Decides(ClassifierMixin, BaseEstimator, ABC):
     def _decoded(self, y: Any, names: Any) -> Array:
         """Return (n, L) targets; set ``classes_``, ``multi_label_`` and ``target_dtype_``.
 
-        ``names`` are the columns of a data frame; None of an array.
+        ``names`` are the columns of a data frame, or None for an array.
         """
         array = _dense(y)
         self.multi_label_ = array.ndim == 2 and (array.shape[1] > 1 or names is not None)
@@ -85,12 +84,12 @@ class _Decides(ClassifierMixin, BaseEstimator, ABC):
             return np.eye(len(self.classes_), dtype=np.int8)[index]
         targets = decode(array, coding=self.coding, name="y")
         self.classes_ = np.arange(array.shape[1]) if names is None else np.asarray(names)
-        # Predictions are whole, also of soft targets.
+        # Predictions are whole numbers, even for soft targets.
         self.target_dtype_ = np.dtype(int) if targets.dtype.kind == "f" else array.dtype
         return targets
 
     def predict(self, X: Any) -> Array:
-        """Return the most probable class; with a matrix ``y``, 1 for labels above ½ and 0 else."""
+        """Return the most probable class; with a matrix ``y``, 1 for labels above ½, else 0."""
         estimates = self.predict_proba(X)
         if self.multi_label_:
             return (estimates > 0.5).astype(self.target_dtype_)
@@ -99,9 +98,8 @@ class _Decides(ClassifierMixin, BaseEstimator, ABC):
     def predict_sets(self, X: Any, average_size: float, *, guarantee: Any = None) -> Array:
         """Return label sets, a bool matrix (n, L), with ``average_size`` labels per row on average.
 
-        The threshold comes from the rows that the calibrator was fitted on;
-        ``guarantee="expected"`` makes the budget hold in expectation for exchangeable rows (see
-        ``cr.decide.AverageSize``).
+        The threshold is fitted on the rows of the calibrator. With ``guarantee="expected"``, the
+        budget holds in expectation for exchangeable rows (see ``cr.decide.AverageSize``).
         """
         from credibly import decide
 
@@ -115,7 +113,7 @@ class _Decides(ClassifierMixin, BaseEstimator, ABC):
         return budget.fit(self.held_out_probabilities_).predict(estimates)
 
     def _normalised(self, estimates: Array) -> Array:
-        """Scale each row to sum 1 where targets are class labels: exactly one label is present."""
+        """Scale each row to sum 1 if targets are class labels, of which exactly one is present."""
         if self.multi_label_:
             return estimates
         total = estimates.sum(axis=1, keepdims=True)
@@ -126,35 +124,37 @@ class _Decides(ClassifierMixin, BaseEstimator, ABC):
 class CalibratedMultiLabel(MetaEstimatorMixin, _Decides):
     """Calibrate a classifier for zero, one or many labels per row.
 
-    The estimator is fitted ``cv`` times; each copy scores the rows that it has not seen, and a
-    calibrator is fitted on these scores. Then the estimator is fitted on all rows. An estimator
-    that is fitted already goes in as ``FrozenEstimator(estimator)``: it is not fitted again, and
-    all rows given to ``fit`` calibrate it, so give it rows that it was not trained on.
+    The estimator is fitted ``cv`` times. Each copy scores the rows that it was not fitted on, and a
+    calibrator is fitted on these out-of-fold scores. Then the estimator is fitted on all rows. If
+    your estimator is already fitted, pass ``FrozenEstimator(estimator)``. It is not fitted again,
+    and ``fit`` uses all rows for calibration. Pass rows that it was not trained on.
 
-    Weights for rare classes (``class_weight="balanced"`` in the estimator) distort probabilities;
-    the calibrator restores them, since its own fit has no such weights.
+    Class weights (``class_weight="balanced"`` in the estimator) distort probabilities. The
+    calibrator corrects this, because it is fitted without these weights.
 
     ``y`` is (n, L): an array, a data frame, whose column names become the labels, or a sparse
-    matrix. Unknown labels (−1 or NaN) are allowed with a ``FrozenEstimator`` only. Class labels
-    (n,) work too: then exactly one class is present, and probabilities sum to one.
+    matrix. Unknown labels (−1 or NaN) are allowed only with a ``FrozenEstimator``. ``y`` may also
+    be class labels (n,). Then exactly one class is present, and probabilities sum to one.
 
     Args:
-        estimator: a classifier, or a pipeline that ends in one: forests, one-vs-rest, chains, …. An
-            estimator for one target (its tags say so) is fitted once per label; a label that all
-            rows of a fold have, or none has, gets its rate. None: logistic regression.
-        method: name of a calibrator, or ``"auto"``: the simplest that no other beats by more than
-            one standard error of the log loss on left-out rows (``cr.calibrate.choose``).
-        cv: number of folds, or a splitter; a number makes ``cr.data.StratifiedFolds``.
+        estimator: a classifier, or a pipeline that ends in one: forests, one-vs-rest, chains,
+            …. An estimator that supports only one target (by its tags) is fitted once per
+            label. If a label is present in all rows of a fold, or in none, its rate is used.
+            None: logistic regression.
+        method: name of a calibrator, or ``"auto"``: the simplest calibrator that no other beats
+            by more than one standard error of the out-of-fold log loss
+            (``cr.calibrate.choose``).
+        cv: a splitter, or a number of folds of ``cr.data.StratifiedFolds``.
         response: ``"predict_proba"``, or ``"decision_function"`` for estimators without
-            probabilities, whose decision values are taken as log-odds.
-        coding: how to read a matrix ``y`` of only −1 and +1; see ``credibly.targets``.
+            probabilities, whose decision values are used as log-odds.
+        coding: meaning of −1 in a matrix ``y`` of only −1 and +1; see ``credibly.targets``.
 
     Attributes:
         estimator_: the fitted estimator.
-        calibrator_: the fitted map of log-odds.
+        calibrator_: the fitted calibrator of log-odds.
         classes_: names of the labels (data frames), column numbers, or class labels.
-        held_out_probabilities_: calibrated, of the rows that the calibrator was fitted on, each
-            as often as its weight says.
+        held_out_probabilities_: calibrated probabilities of the rows that the calibrator was
+            fitted on, each repeated by its weight.
 
     Example:
         >>> from sklearn.datasets import make_multilabel_classification
@@ -186,11 +186,12 @@ class CalibratedMultiLabel(MetaEstimatorMixin, _Decides):
         """Fit the estimator and the calibrator.
 
         Args:
-            X: (n, features), passed to the estimator as it came.
+            X: (n, features), passed to the estimator unchanged.
             y: see above.
-            sample_weight: one weight per row, for the estimator's fit and for the calibrator's.
-            parameters: metadata for the estimator's ``fit`` and the splitter, where scikit-learn's
-                metadata routing is on.
+            sample_weight: one weight per row, for the fits of the estimator and of the
+            calibrator.
+            parameters: metadata for the estimator's ``fit`` and for the splitter, if
+                scikit-learn's metadata routing is enabled.
         """
         checks.choice("response", self.response, RESPONSES)
         if y is None:
@@ -230,9 +231,9 @@ class CalibratedMultiLabel(MetaEstimatorMixin, _Decides):
 
         Args:
             X: rows.
-            y: their truth, if known: (n, L), or class labels. Columns of a data frame are matched
-                with the labels by name.
-            ids: one per row; the index of a data frame ``X``, else row numbers.
+            y: their truth, if known: (n, L), or class labels. Columns of a data frame are
+                matched by name.
+            ids: one per row; by default the index of a data frame ``X``, or row numbers.
         """
         from credibly.predictions import Predictions
 
@@ -280,7 +281,7 @@ class CalibratedMultiLabel(MetaEstimatorMixin, _Decides):
         return np.eye(len(self.classes_), dtype=np.int8)[places]
 
     def _truth(self, y: Any, targets: Array) -> Any:
-        """Return what the estimator is fitted on: whole numbers for a matrix, ``y`` otherwise."""
+        """Return the targets of the estimator: whole numbers for a matrix, ``y`` otherwise."""
         return targets.astype(np.int64) if self.multi_label_ else np.ravel(_dense(y))
 
     def _refuse_unknown(self, targets: Array) -> None:
@@ -299,8 +300,8 @@ class CalibratedMultiLabel(MetaEstimatorMixin, _Decides):
 
     # The estimator ---------------------------------------------------------------------------
 
-    def _routed(self, weights: Array | None, parameters: dict[str, Any]) -> Any:
-        """Return what goes to the estimator's ``fit`` and to the splitter's ``split``."""
+    def _routed(self, weights: Array | None, parameters: JsonObject) -> Any:
+        """Return the metadata for the estimator's ``fit`` and for the splitter's ``split``."""
         given = {} if weights is None else {"sample_weight": weights}
         if get_config()["enable_metadata_routing"]:
             return process_routing(self, "fit", **given, **parameters)
@@ -311,7 +312,7 @@ class CalibratedMultiLabel(MetaEstimatorMixin, _Decides):
         return StratifiedFolds(cv) if isinstance(cv, int) else check_cv(cv)
 
     def _inner(self) -> Any:
-        """Return the estimator to fit: one per label where it can take a single target only."""
+        """Return the estimator to fit: one per label if it supports only a single target."""
         inner = LogisticRegression() if self.estimator is None else self.estimator
         if self.multi_label_ and not get_tags(inner).target_tags.multi_output:
             return _OnePerLabel(inner)
@@ -323,10 +324,10 @@ class CalibratedMultiLabel(MetaEstimatorMixin, _Decides):
         X: Any,
         truth: Any,
         targets: Array,
-        fit_parameters: dict[str, Any],
+        fit_parameters: JsonObject,
         routed: Any,
     ) -> Array:
-        """Return log-odds of every row by a copy not fitted on it; NaN for rows never held out."""
+        """Return out-of-fold log-odds of every row; NaN for rows that are never held out."""
         splitter = self._splitter(self._folds(targets))
         odds = np.full(targets.shape, np.nan)
         for train, test in splitter.split(X, truth, **routed["splitter"]["split"]):
@@ -342,7 +343,7 @@ class CalibratedMultiLabel(MetaEstimatorMixin, _Decides):
         return odds
 
     def _folds(self, targets: Array) -> Any:
-        """Return ``cv``; of classes, at most the number of rows of the rarest one."""
+        """Return ``cv``; with classes, at most the number of rows of the rarest class."""
         if self.multi_label_ or not isinstance(self.cv, int):
             return self.cv
         counts = targets.sum(axis=0)
@@ -392,18 +393,18 @@ class CalibratedMultiLabel(MetaEstimatorMixin, _Decides):
 
     @property
     def n_features_in_(self) -> int:
-        """Number of features, as the fitted estimator says."""
+        """Return the number of features of the fitted estimator."""
         check_is_fitted(self, "estimator_")
         return self.estimator_.n_features_in_
 
     @property
     def feature_names_in_(self) -> Array:
-        """Names of the features, as the fitted estimator says."""
+        """Return the feature names of the fitted estimator."""
         check_is_fitted(self, "estimator_")
         return self.estimator_.feature_names_in_
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Return how metadata are passed on: to the estimator's ``fit`` and to the splitter."""
+        """Return the routing of metadata: to the estimator's ``fit`` and to the splitter."""
         inner = LogisticRegression() if self.estimator is None else self.estimator
         return (
             MetadataRouter(owner=self)
@@ -426,7 +427,7 @@ class CalibratedMultiLabel(MetaEstimatorMixin, _Decides):
 
 
 class _OnePerLabel(MultiOutputClassifier):
-    """A copy of an estimator for each label; a label that does not vary gets its rate."""
+    """One copy of an estimator per label; constant labels are predicted by their rate."""
 
     def fit(self, X: Any, Y: Array, sample_weight: Any = None, **parameters: Any) -> _OnePerLabel:
         varies = Y.min(axis=0) < Y.max(axis=0)
@@ -456,7 +457,7 @@ class _OnePerLabel(MultiOutputClassifier):
 
 
 def _rate_of(column: Array) -> DummyClassifier:
-    """Return the rate of a label, with half a row more of each kind, so that none is impossible."""
+    """Return the rate of a label, smoothed by half a row of each class, so it is never 0 or 1."""
     present = float(column.sum())
     weights = [len(column) - present + 0.5, present + 0.5]
     return DummyClassifier(strategy="prior").fit(np.zeros((2, 1)), [0, 1], sample_weight=weights)
@@ -465,9 +466,9 @@ def _rate_of(column: Array) -> DummyClassifier:
 def _merged(
     odds: Array, targets: Array, weights: Array | None
 ) -> tuple[Array, Array, Array | None]:
-    """Return different rows with the sum of their weights: a repeated row is one of weight two.
+    """Return distinct rows with the sum of their weights: a repeated row is one row of weight two.
 
-    Rows that are equal then never stand on both sides of a split.
+    Equal rows are then never on both sides of a split.
     """
     both = np.hstack([odds, targets])
     _, first, place = np.unique(both, axis=0, return_index=True, return_inverse=True)
@@ -484,39 +485,40 @@ class CredibleClassifier(_Decides):
     """Classifier for zero, one or many labels per row, with calibrated probabilities.
 
     ``y`` may be class labels (n,), or a matrix (n, L) of 0, 1, −1 or NaN (unknown) and values
-    between 0 and 1 (soft). With class labels exactly one is present, and rows of ``predict_proba``
-    sum to one; with a matrix each column is a probability of its own. An array of one column is
-    read as class labels, as scikit-learn does; a data frame of one column is one label.
+    between 0 and 1 (soft). With class labels, exactly one is present, and rows of ``predict_proba``
+    sum to one. With a matrix, each column is a separate probability. An array of one column is
+    interpreted as class labels, as in scikit-learn; a data frame of one column is one label.
 
-    It is ``cr.train.fit`` without a folder: the same models, held-out rows, folds and calibration
-    as ``credibly train``. The probabilities are calibrated on rows that the scores were not trained
-    on. With fewer than 20 rows nothing is held out and nothing is calibrated.
+    It uses the models, held-out rows, folds and calibration of ``credibly train``, without a run
+    folder. The calibrator is fitted on held-out or out-of-fold scores. With fewer than 20 rows,
+    nothing is held out, and probabilities are not calibrated.
 
     Args:
-        loss: name of a loss, as on the command line: ``bce``, ``asl``, ``spa+lpr``, ``softmax``;
-            ``auto`` is ``softmax`` where each row has exactly one label, else ``bce``.
-        model: ``auto``, which compares models on rows they were not trained on, ``linear``,
-            ``mlp``, ``forest``, ``boosting``, or a recipe of ``cr.train``, which has all other
-            options.
-        l2: of ``linear``: penalty on the weights, scikit-learn's 1/C. None: rows not trained on
-            choose.
-        hidden, dropout, epochs, learning_rate, batch_size: of ``mlp``; None for its defaults. With
-            one of them ``linear`` is trained by steps.
-        budget: of ``auto``: time for the models tried, estimated from the size of the data.
-        calibrate: a calibrator's name, ``none``, or ``auto``: several maps, compared on rows left
-            out.
-        held_out: share of the rows that are held out where there are no folds.
-        coding: how to read a matrix ``y`` of only −1 and +1: ``"signed"`` (−1 is absent, 0 unknown)
-            or ``"unknown"`` (−1 is unknown); see ``credibly.targets``. Needed in that case only.
+        loss: name of a loss, as on the command line: ``bce``, ``asl``, ``spa+lpr``,
+            ``softmax``; ``auto`` means ``softmax`` if each row has exactly one label, else
+            ``bce``.
+        model: ``auto``, which compares models on out-of-fold rows, ``linear``, ``mlp``,
+            ``forest``, ``boosting``, or a recipe of ``cr.train``, which has all other options.
+        l2: penalty on the weights of ``linear``, scikit-learn's 1/C. None: selected on rows
+            that the model was not trained on.
+        hidden, dropout, epochs, learning_rate, batch_size: of ``mlp``; None for its defaults.
+            With one of them, ``linear`` is trained by gradient steps.
+        budget: time for the models that ``auto`` tries, estimated from the size of the data.
+        calibrate: the name of a calibrator, ``none``, or ``auto``, which compares several on
+            out-of-fold rows.
+        held_out: share of the rows to hold out if there are no folds.
+        coding: meaning of −1 in a matrix ``y`` of only −1 and +1: ``"signed"`` (−1 is absent, 0
+            unknown) or ``"unknown"`` (−1 is unknown); see ``credibly.targets``. Needed only for
+            such a matrix.
         random_state: seed of order, dropout, trees and initial weights.
 
     Attributes:
         classes_: class labels, column names of a data frame ``y``, or column numbers.
-        run_: the trained run; None where ``y`` has one class.
-        held_out_probabilities_: of the rows the calibrator was fitted on, each as often as its
-            weight says; label budgets are fitted on them too.
-        candidates_: what was compared, one dict for each candidate with its log loss on rows it
-            was not trained on; empty where nothing was.
+        run_: the trained run; None if ``y`` has only one class.
+        held_out_probabilities_: probabilities of the rows that the calibrator was fitted on,
+            each repeated by its weight; label budgets are fitted on them too.
+        candidates_: the compared models, one dict per candidate with its out-of-fold log loss;
+            empty if nothing was compared.
 
     Example:
         >>> from sklearn.datasets import load_iris
@@ -559,20 +561,20 @@ class CredibleClassifier(_Decides):
         self.coding = coding
         self.random_state = random_state
 
-    # Not an argument of its own, by which scikit-learn knows estimators that always take weights.
+    # Not a separate argument: scikit-learn would infer from it that weights are always supported.
     __metadata_request__fit: ClassVar = {"sample_weight": None}
 
     def fit(self, X: Any, y: Any, **parameters: Any) -> CredibleClassifier:
         """Train and calibrate.
 
         Args:
-            X: (n, features): array, data frame or sparse matrix. NaN in a dense ``X`` is a missing
-                value.
+            X: (n, features): array, data frame or sparse matrix. NaN in a dense ``X`` is a
+                missing value.
             y: see above.
-            parameters: ``sample_weight``, how many rows each counts for: in the loss, the choice
-                of model and penalty, the calibrator and the label budget. Rows of weight 0 are
-                left out. Standardisation and folds count rows. Only proportions matter, except
-                beside a given ``l2``.
+            parameters: ``sample_weight``, the weight of each row in the loss, the selection of
+                model and penalty, the calibrator and the label budget. Rows of weight 0 are
+                ignored. Standardisation and folds ignore weights. Only proportions matter,
+                except with a given ``l2``.
         """
         from credibly.train import fit
 
@@ -597,7 +599,7 @@ class CredibleClassifier(_Decides):
         targets = self._decoded(y, names)
         recipe = self._recipe()
         self.run_: Run | None = None
-        self.candidates_: list[dict[str, Any]] = []
+        self.candidates_: list[JsonObject] = []
         self.weighted_ = weights is not None
         self.held_out_probabilities_ = np.ones((len(targets), 1))
         if len(self.classes_) == 1 and not self.multi_label_:
@@ -665,19 +667,19 @@ class CredibleClassifier(_Decides):
 
 
 def _in_float32(rows: Any) -> Any:
-    """Return features within the range of float32, in which models are trained."""
+    """Return features within the range of float32, the precision of training."""
     if sparse.issparse(rows) or rows.dtype == np.float32:
         return rows
     return rows.clip(-LARGEST, LARGEST).astype(np.float32)
 
 
 def _finite(rows: object) -> bool | str:
-    """Return what scikit-learn must check: NaN is a missing feature, but not of sparse rows."""
+    """Return what scikit-learn must check: NaN is a missing feature, except in sparse rows."""
     return True if sparse.issparse(rows) else "allow-nan"
 
 
 def _without_missing(y: Any) -> Any:
-    """Return a matrix with −1 for NaN, since scikit-learn refuses NaN; all else as it came."""
+    """Return a matrix with −1 for NaN, because scikit-learn rejects NaN; other input unchanged."""
     if sparse.issparse(y):
         return y
     array = np.asarray(y)

@@ -1,4 +1,4 @@
-"""Files that are either whole or not there: write beside, flush to disk, then rename."""
+"""Write files atomically: write a temporary file, flush it to disk, then rename it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from credibly.checks import InputError, out_can_be_written
 
 try:
     import fcntl
-except ImportError:  # no locks on this system: nothing is ever taken for dead
+except ImportError:  # Windows has no such locks: no leftover file is removed
     fcntl = None
 
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")
@@ -27,11 +27,11 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path in the folder of ``path``; on success it becomes ``path``.
 
-    Killed at any instant, ``path`` holds either its old content or the whole new one. On an
-    exception the temporary file is removed and ``path`` stays as it was. A link keeps pointing to
-    its file, which is replaced; a file that is replaced keeps its permissions. What an earlier
-    writer of ``path`` left when it was killed is removed first; the files of a running writer are
-    never removed.
+    If the process is killed at any moment, ``path`` holds either the old content or all of the new
+    content. On an exception, the temporary file is removed and ``path`` is unchanged. If ``path``
+    is a link, the file it points to is replaced. The new file gets the permissions of the old one.
+    Temporary files of writers that were killed are removed first. Temporary files of writers that
+    still run are never removed.
 
     Raises:
         InputError: if ``path`` is a folder, a device, a pipe or a socket.
@@ -61,7 +61,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and those above it, so that they are there after a power loss too."""
+    """Make a folder and its parents, and flush them to disk so that they survive a power loss."""
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     path.mkdir(parents=True, exist_ok=True)
     for folder in reversed(missing):
@@ -70,7 +70,7 @@ def make_folder(path: Path) -> None:
 
 @contextmanager
 def named_errors(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Put the name of a file into errors of the system that lack one: a full or failing disk."""
+    """Add the file name to system errors that lack one, such as those of a full disk."""
     try:
         yield
     except OSError as error:
@@ -80,20 +80,20 @@ def named_errors(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def write_json(path: str | os.PathLike[str], document: object) -> None:
-    """Write plain values as JSON; the file is complete or not there."""
+    """Write plain values as JSON; the file is complete or absent."""
     with atomic_path(path) as beside:
         beside.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
 
 
 def append_lines(path: str | os.PathLike[str], lines: Sequence[str]) -> None:
-    """Append lines to a text file, so that they are on the disk when this returns.
+    """Append lines to a text file, and flush them to disk.
 
-    Several processes may append at once; lines never mix. If it fails, the file is as it was. A
-    process that is killed in between can leave the beginning of a line, which the next call ends;
-    readers must skip a line that they cannot read.
+    Several processes may append at the same time; their lines never mix. On an error, the file is
+    unchanged. A process that is killed while it writes can leave an incomplete line. The next call
+    ends that line, and readers must skip lines that they cannot read.
 
     Raises:
-        OSError: if the lines could not be kept: no space, no permission.
+        OSError: if the lines could not be written, for example without space or permission.
     """
     path = Path(path)
     with named_errors(path):
@@ -105,7 +105,7 @@ def _append(path: Path, data: bytes) -> None:
     descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
     try:
         if fcntl is not None:
-            with suppress(OSError):  # no locks here: one write is still one piece
+            with suppress(OSError):  # no locks on this file system: a single write does not mix
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
         size = os.fstat(descriptor).st_size
         torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
@@ -125,9 +125,9 @@ def _append(path: Path, data: bytes) -> None:
 
 
 def shared_lock(file: BinaryIO) -> None:
-    """Wait until nobody appends to an open file; writers wait until it is closed."""
+    """Wait until no process appends to an open file; writers then wait until it is closed."""
     if fcntl is not None:
-        with suppress(OSError):  # no locks here
+        with suppress(OSError):  # no locks on this file system
             fcntl.flock(file, fcntl.LOCK_SH)
 
 
@@ -137,12 +137,12 @@ def _keep_mode(path: Path, beside: Path) -> None:
 
 
 def sweep(folder: Path, name: str | None = None) -> None:
-    """Remove what killed writers of ``name`` (by default of any file) left in ``folder``.
+    """Remove the temporary files that killed writers of ``name`` (default: any file) left.
 
-    A temporary file goes only with its lock in hand, which the system takes from a writer when it
-    dies, and not before; or when it has no lock at all, which a writer makes first and removes
-    last. (A power loss can keep one and not the other.) What may not be looked at, locked or
-    removed stays.
+    A temporary file is removed only while this process holds its lock. The system releases the
+    lock of a writer when the writer dies, and not before. A temporary file without a lock file is
+    also removed: a writer makes the lock file first and removes it last, so only a power loss can
+    separate them. Files that cannot be read, locked or removed are left.
     """
     if fcntl is None:
         return
@@ -152,9 +152,9 @@ def sweep(folder: Path, name: str | None = None) -> None:
         for path in [path for path in folder.iterdir() if pattern.fullmatch(path.name)]:
             lock, part = path.with_suffix(".lock"), path.with_suffix(".part")
             if path == part and lock.exists():
-                continue  # the lock's turn comes, or came
+                continue  # the lock file itself is handled with its temporary file
             with suppress(OSError), path.open("r+b") as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises where there are no locks
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises without lock support
                 part.unlink(missing_ok=True)
                 lock.unlink(missing_ok=True)
 
@@ -165,15 +165,15 @@ def check_out(
     *,
     inputs: Sequence[str | os.PathLike[str]] = (),
 ) -> None:
-    """Refuse a file to write before the work that fills it.
+    """Check an output file before the work that produces it.
 
     Args:
-        path: the file.
-        endings: endings it may have; any, if empty.
-        inputs: files that are read; ``path`` must be none of them.
+        path: the output file.
+        endings: the endings it may have; empty allows any.
+        inputs: the files that are read; ``path`` must not be one of them.
 
     Raises:
-        InputError: if the ending is another, if the file is an input, or if it cannot be written.
+        InputError: if the ending is not allowed, the file is an input, or it cannot be written.
     """
     out = Path(path)
     if any(Path(each).resolve() == out.resolve() for each in inputs):
@@ -187,8 +187,8 @@ def spreadsheet_cell(text: str) -> str:
     """Return text for a CSV cell that no spreadsheet runs as a formula.
 
     Text that begins with ``=``, ``+``, ``-``, ``@``, a tab or a carriage return gets an apostrophe
-    in front of it; so does text that already has apostrophes there. Numbers stay. Different texts
-    give different cells.
+    in front. So does text in which apostrophes already precede such a character. Numbers are
+    unchanged. Different texts give different cells.
 
     Example:
         >>> spreadsheet_cell("=1+1"), spreadsheet_cell("-3.5"), spreadsheet_cell("a=b")
@@ -209,12 +209,12 @@ def spreadsheet_text(cell: str) -> str:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold ``path`` locked. It is a file of its own: some writers replace the one they write."""
+    """Hold a lock on ``path``, a separate file: some writers replace the file they write."""
     with path.open("xb") as file:
         try:
             if fcntl is not None:
                 fcntl.flock(file, fcntl.LOCK_EX)
-        except OSError:  # no locks here: without the file nobody takes the writer for dead
+        except OSError:  # no locks on this file system: without the file, no sweep removes ours
             path.unlink(missing_ok=True)
         try:
             yield

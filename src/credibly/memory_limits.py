@@ -1,20 +1,20 @@
-"""How much memory and time a process may take, and giving back what it does not use."""
+"""Measure and limit the memory and time of a process, and return unused memory to the system."""
 
 from __future__ import annotations
 
 import ctypes
 import math
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 
 def address_space_left() -> float:
-    """Return how many bytes the process may still map under its limit (``ulimit -v``).
+    """Return the number of bytes the process may still map under its limit (``ulimit -v``).
 
-    Infinite without a limit, and where the system does not tell (Windows, macOS).
+    The result is infinite without a limit, and on systems without this figure (Windows, macOS).
 
     Example:
         >>> address_space_left() > 0
@@ -33,7 +33,7 @@ def address_space_left() -> float:
 
 
 def free_memory() -> float:
-    """Return how many bytes programs can still take; infinite where the system does not tell.
+    """Return the number of bytes programs can still allocate; infinite if the system has no figure.
 
     Example:
         >>> free_memory() > 0
@@ -48,9 +48,9 @@ def free_memory() -> float:
 
 
 def give_back() -> bool:
-    """Return freed memory to the system; say whether there was any.
+    """Return freed memory to the system; return whether there was any.
 
-    The allocator of glibc keeps what each thread has freed for that thread. Elsewhere nothing is
+    glibc keeps memory that a thread has freed for that thread. With other C libraries, nothing is
     done.
 
     Example:
@@ -62,21 +62,21 @@ def give_back() -> bool:
 
 
 @cache
-def _trim() -> Any:
+def _trim() -> Callable[[int], int] | None:
     try:
         return ctypes.CDLL(None).malloc_trim
-    except (AttributeError, OSError, TypeError):  # another C library; Windows
+    except (AttributeError, OSError, TypeError):  # another C library, or Windows
         return None
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a worker may take for one job: reading a file that somebody else made.
+    """Limits on a worker for one job, which reads an untrusted file.
 
     Attributes:
         memory: bytes of address space.
-        seconds: of computation.
-        file_bytes: of any file that it writes.
+        seconds: seconds of CPU time.
+        file_bytes: size of any file that the worker writes.
     """
 
     memory: int
@@ -84,7 +84,7 @@ class Limits:
     file_bytes: int = 0
 
     def apply(self) -> None:
-        """Limit this process from now on, where the system can."""
+        """Apply the limits to this process, if the system supports them."""
         try:
             import resource
         except ImportError:  # Windows

@@ -1,6 +1,6 @@
-"""Names that the command line and configuration files use, known without importing numpy or torch.
+"""The names that the command line and configuration files accept, without importing numpy or torch.
 
-A misspelt name is answered at once. The tests check each table against the package it describes.
+A misspelt name is reported at once. Tests compare each table with the package it describes.
 """
 
 from __future__ import annotations
@@ -106,9 +106,9 @@ _PART = re.compile(r"\s*([\w-]+)\s*(?:\(.*\))?\s*")
 
 
 def check_loss(name: str) -> None:
-    """Refuse a name that ``cr.losses.from_name`` would refuse for its loss or its suffix.
+    """Raise if ``cr.losses.from_name`` would refuse the loss or the suffix of this name.
 
-    Arguments in brackets are not looked at.
+    Arguments in parentheses are not checked.
 
     Example:
         >>> check_loss("spa(scale_neg=10)+lpr")
@@ -131,7 +131,7 @@ def check_loss(name: str) -> None:
 
 
 def check_model(name: str) -> None:
-    """Refuse a name that is neither a built-in network nor begins with a known prefix.
+    """Raise if a name is not a built-in network and has no known prefix.
 
     Example:
         >>> check_model("timm:resnet50")
@@ -148,7 +148,7 @@ def check_model(name: str) -> None:
 
 
 def check_library(model: str) -> None:
-    """Refuse a network of another library that is not installed.
+    """Raise if a network needs a library that is not installed.
 
     Example:
         >>> check_library("mlp")

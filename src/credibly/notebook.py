@@ -1,4 +1,4 @@
-"""HTML that notebooks show in place of a repr: cards and small tables, every name escaped."""
+"""Render objects as HTML for notebooks: cards and small tables, with every name escaped."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def html_table(
     note: str = "",
     total: int | None = None,
 ) -> str:
-    """Return a table as HTML; long ones are cut, and say so.
+    """Return a table as HTML; a long table is cut, and a note says so.
 
     Args:
-        caption: what stands above it.
-        columns: heads of the columns.
-        rows: cells of each row; numbers are shown with four digits.
-        note: a sentence below.
-        total: number of rows that there are, where ``rows`` are the first of them.
+        caption: the text above the table.
+        columns: the headers of the columns.
+        rows: the cells of each row; numbers are shown with four digits.
+        note: a sentence below the table.
+        total: the number of all rows, if ``rows`` are only the first ones.
 
     Example:
         >>> "<th>a&lt;b</th></tr></thead><tbody><tr><td>0.5000" in html_table("", ["a<b"], [[0.5]])
@@ -53,7 +53,7 @@ def html_table(
 
 
 def counted(count: int, noun: str) -> str:
-    """Return a number of things, for people.
+    """Return a count with its noun in singular or plural.
 
     Example:
         >>> counted(1, "row"), counted(2000, "more row")
@@ -63,7 +63,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def number_table(caption: str, stages: Mapping[str, Mapping[str, float]], *, note: str = "") -> str:
-    """Return named rows of named numbers as a table; columns are those of the first row.
+    """Return rows of named numbers as an HTML table; the first row defines the columns.
 
     Example:
         >>> "<td>link</td><td>0.2500</td>" in number_table("x", {"link": {"NLL": 0.25}})
@@ -75,15 +75,14 @@ def number_table(caption: str, stages: Mapping[str, Mapping[str, float]], *, not
 
 
 def draw(name: str, value: object, *table: str) -> str:
-    """Return the card of an object, which shows what the web app shows.
+    """Return the HTML card of an object, as the web app shows it.
 
-    The cards lie in a layer above the objects that show themselves, so the module is found by its
-    name when a notebook asks.
+    The cards are in a higher layer than the objects, so the module is imported by name on demand.
 
     Args:
-        name: of the function in ``credibly.app.cards``.
+        name: the function in ``credibly.app.cards``.
         value: the object.
-        table: as HTML, to show below.
+        table: HTML to show below the card.
     """
     made: str = getattr(import_module("credibly.app.cards"), name)(value, *table)
     return made

@@ -1,4 +1,4 @@
-"""From scores to label sets: the link of a loss, a calibrator and a decision as one object."""
+"""The pipeline from scores to label sets: the link of a loss, a calibrator and a decision."""
 
 from __future__ import annotations
 
@@ -37,22 +37,23 @@ SURE = 1e-7
 class Pipeline:
     """Scores → log-odds (link, then calibrator) → probabilities → label sets.
 
-    A run, the estimator, the rescue of scores made elsewhere, the server and the ONNX export all
-    hold one of these, so that a score means the same everywhere.
+    A run, the estimator, a calibration of scores from elsewhere, the server and the ONNX export all
+    hold one pipeline, so that a score means the same everywhere.
 
     Args:
         loss: the loss whose link maps scores to log-odds: an object, or its name as
-            ``cr.losses.from_name`` takes it. None: the scores are log-odds already. A loss
+            ``cr.losses.from_name`` takes it. None: the scores are already log-odds. A loss
             without a link needs a calibrator, which then maps its ranking scores.
-        calibrator: a fitted map of log-odds, or one to fit by ``fit``; None leaves them.
-        decision: from probabilities to label sets; a threshold of ½ if not given.
-        context: what ``from_name`` needs beside the name: ``num_labels``, ``average_size``.
-        labels: names of the labels, to be stored with it.
-        link: from scores to the log-odds that the calibrator maps. ``"own"``: the link of the loss.
-            Where it has a plateau (ASL says "probability 0" to all scores below its margin) it is
-            continued by the scores below a probability of 1e-7, so that it makes no ties.
-            ``"raw"``: the scores as they are. ``"plateau"``: the link without that continuation,
-            as files of version 0.2 mean it. ``"probabilities"``: there is no loss, and the values
+        calibrator: a fitted calibrator of log-odds, or one that ``fit`` fits. None: no calibration.
+        decision: the rule from probabilities to label sets; by default a threshold of ½.
+        context: what ``from_name`` needs besides the name: ``num_labels``, ``average_size``.
+        labels: names of the labels, stored with the pipeline.
+        link: the map from scores to the log-odds that the calibrator maps. ``"own"``: the link of
+            the loss. This link may have a plateau: ASL gives probability 0 to all scores below its
+            margin. The link is then continued by the scores below a probability of 1e-7, so that it
+            makes no ties. ``"raw"``: the scores are unchanged. ``"plateau"``: the link without that
+            continuation, as in files of version 0.2. ``"probabilities"``: there is no loss, and the
+            scores are probabilities.
             given as scores are probabilities.
 
     Example:
@@ -104,24 +105,24 @@ class Pipeline:
     # From scores to sets ---------------------------------------------------------------------
 
     def ranking_scores(self, scores: ArrayLike) -> Any:
-        """Return what to rank by, one column per label: the scores, unless there are two heads."""
+        """Return one score per label to rank by: the scores, unless there are two heads."""
         return self._by_blocks(scores, self._ranking)
 
     def link_log_odds(self, scores: ArrayLike) -> Any:
-        """Return log-odds before the calibrator; the ranking scores where no link is applied."""
+        """Return log-odds before the calibrator, or the ranking scores if no link is applied."""
         return self._by_blocks(scores, self._link)
 
     def log_odds(self, scores: ArrayLike) -> Any:
-        """Return calibrated log-odds, float64."""
+        """Return calibrated log-odds as float64."""
         return self._by_blocks(scores, self._calibrated)
 
     def probabilities(self, scores: ArrayLike) -> Any:
-        """Return the probability that each label is present, float64."""
+        """Return the probability that each label is present, as float64."""
         return self._by_blocks(scores, lambda block: sigmoid(self._calibrated(block)))
 
     @property
     def rule(self) -> Decision:
-        """Return the decision in use: a threshold of ½ if none was given."""
+        """Return the decision in use; by default a threshold of ½."""
         return self.decision or decide.Threshold(0.5)
 
     def sets(self, scores: ArrayLike) -> Any:
@@ -129,7 +130,7 @@ class Pipeline:
         return self.decide(self.probabilities(scores))
 
     def decide(self, probabilities: ArrayLike) -> Any:
-        """Return the label sets of probabilities that this pipeline made."""
+        """Return the label sets for probabilities from this pipeline."""
         return self.rule.predict(probabilities)
 
     def _ranking(self, block: Array) -> Array:
@@ -143,7 +144,7 @@ class Pipeline:
         return runtime.link_log_odds(formula, block)
 
     def _formula(self) -> JsonObject | None:
-        """Return the link as plain values, or None where only torch can compute it."""
+        """Return the link as plain values, or None if only torch can compute it."""
         loss = self.loss
         if loss is None:
             return {"link": "probabilities" if self.link == "probabilities" else "shift"}
@@ -171,7 +172,7 @@ class Pipeline:
             return function(torch.from_numpy(np.require(block, requirements=["C", "W"]))).numpy()
 
     def _by_blocks(self, scores: ArrayLike, function: Any) -> Any:
-        """Apply ``function`` to blocks of rows: links and calibrators treat each row alone."""
+        """Apply ``function`` to blocks of rows; links and calibrators treat each row separately."""
         return like(runtime.by_blocks(function, to_numpy(scores)), scores)
 
     # Fitting ---------------------------------------------------------------------------------
@@ -186,21 +187,21 @@ class Pipeline:
         seed: int = 0,
         coding: Coding | None = None,
     ) -> tuple[CalibratorCandidate, ...]:
-        """Fit a calibrator on held-out rows; by default choose it, and whether to apply the link.
+        """Fit a calibrator on held-out rows; by default, also choose it and the link.
 
         Args:
             scores: (rows, labels) of rows the model was not trained on.
             targets: as for ``Calibrator.fit``.
-            method: name of a calibrator, which maps the log-odds of the link, or ``"auto"``: the
-                link and the raw scores, each alone and followed by every map that makes no ties,
-                compared on left-out rows as ``cr.calibrate.choose`` does. Labels that exclude
-                each other get maps that keep rows summing to one.
+            method: the name of a calibrator, which maps the log-odds of the link, or ``"auto"``.
+                ``"auto"`` compares the link and the raw scores, each alone and followed by every
+                calibrator that makes no ties, on out-of-fold rows as ``cr.calibrate.choose`` does.
+                Labels that exclude each other get calibrators whose rows still sum to one.
             weights: as for ``Calibrator.fit``.
-            seed: of the comparison.
+            seed: the seed of the comparison.
             coding: how to read targets of only −1 and +1.
 
         Returns:
-            What was compared; nothing if ``method`` names a calibrator.
+            The candidates that were compared; empty if ``method`` names a calibrator.
 
         Example:
             >>> import credibly as cr
@@ -224,7 +225,7 @@ class Pipeline:
             self.calibrator = calibrate.from_name(method).fit(odds, truth, weights)
             return ()
         if len(links) > 1 and np.array_equal(odds, stages["raw"]):
-            del stages["raw"]  # binary cross-entropy: the link leaves scores as they are
+            del stages["raw"]  # for binary cross-entropy, the link equals the raw scores
         exclusive = loss is not None and loss.exclusive
         found = calibrate.choose(stages, truth, weights, exclusive=exclusive, seed=seed)
         self.link, self.calibrator = found.stage, found.calibrator
@@ -261,7 +262,7 @@ class Pipeline:
             self.decision.fit(to_numpy(self.probabilities(scores)), truth)
         return self
 
-    # Elsewhere -------------------------------------------------------------------------------
+    # Export ----------------------------------------------------------------------------------
 
     def to_module(self) -> nn.Module:
         """Return the pipeline as a torch module: scores → ranking scores, probabilities, sets.
@@ -272,7 +273,7 @@ class Pipeline:
         return _module(self)
 
     def state(self) -> JsonObject:
-        """Return everything as plain values, for JSON; ``from_state`` restores it.
+        """Return the pipeline as plain values, for JSON; ``from_state`` restores it.
 
         Raises:
             InputError: if the loss was given as an object: only a name can be stored.
@@ -302,7 +303,7 @@ class Pipeline:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """Return the pipeline that ``state`` (its ``.state()``, perhaps through JSON) describes."""
+        """Return the pipeline of a state that ``state`` returned, directly or through JSON."""
         if isinstance(state, Mapping) and isinstance(state.get("pipeline"), Mapping):
             own = state["pipeline"]  # a map of version 0.2
             link = "probabilities" if state.get("values") == "probabilities" else own.get("link")
@@ -355,7 +356,7 @@ class Pipeline:
                 ) from error
 
     def write(self, path: str | Path) -> None:
-        """Write the state as JSON; the file is complete or not there."""
+        """Write the state as JSON; the file is complete or absent."""
         write_json(path, self.state())
 
     @classmethod
@@ -379,7 +380,7 @@ class Pipeline:
 
 
 def link_of(loss: Loss, link: str) -> Callable[[Tensor], Tensor]:
-    """Return the map from scores to float64 log-odds that ``link`` names, in torch."""
+    """Return the torch map from scores to float64 log-odds with the name ``link``."""
     import torch
 
     if link == "raw" or not loss.has_link:
@@ -396,18 +397,18 @@ def link_of(loss: Loss, link: str) -> Callable[[Tensor], Tensor]:
 
 
 def _continues(loss: Loss, link: str) -> bool:
-    """Return whether the link has a plateau that the scores continue."""
+    """Return whether the link has a plateau, which the scores continue."""
     import torch
 
     lowest = torch.tensor([[-1e4]])
     return link == "own" and loss.labelwise and bool(torch.isneginf(loss.log_odds(lowest)).all())
 
 
-@lru_cache(maxsize=4)  # a search, and every block of rows asks
+@lru_cache(maxsize=4)  # called for every block of rows
 def end_of_plateau(loss: Loss) -> tuple[float, float]:
-    """Return the score from which on the link holds, and the log-odds where the scores take over.
+    """Return the lowest score that the link maps, and the log-odds that continue it below.
 
-    The latter are a little lower than the link is there, so that rounding never changes the order.
+    These log-odds are slightly lower than the link there, so that rounding keeps the order.
     """
     import torch
 
@@ -416,7 +417,7 @@ def end_of_plateau(loss: Loss) -> tuple[float, float]:
 
 
 def _may_use(loss: Loss, link: str) -> bool:
-    """Return whether scores may be mapped by ``link``: a softmax cannot do without its own."""
+    """Return whether scores may be mapped by ``link``; a softmax needs its own link."""
     return loss.has_link if link == "own" else not (loss.has_link and loss.exclusive)
 
 
@@ -434,7 +435,7 @@ def _module(pipeline: Pipeline) -> nn.Module:
     from torch.overrides import TorchFunctionMode
 
     class _WrittenOut(TorchFunctionMode):
-        """Spell out what onnxruntime has not in float64, or without the digits of small values."""
+        """Replace operators that onnxruntime lacks in float64 or computes imprecisely near 0."""
 
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None):
             if func in (torch.sigmoid, Tensor.sigmoid):
@@ -446,7 +447,7 @@ def _module(pipeline: Pipeline) -> nn.Module:
             return func(*args, **(kwargs or {}))
 
     class PipelineModule(nn.Module):
-        """Scores in; ranking scores, probabilities and label sets out."""
+        """Return ranking scores, probabilities and label sets for scores."""
 
         def __init__(self) -> None:
             super().__init__()

@@ -1,13 +1,14 @@
-"""Apply a saved map and rule with numpy alone: scores → log-odds → probabilities → label sets.
+"""Map scores to probabilities and label sets by a saved pipeline, with numpy only.
 
-This file imports numpy and the standard library only, so a saved map works where torch is not
-installed. Calibrators, decisions and ``Pipeline`` use its functions for numpy arrays.
+This file imports only numpy and the standard library, so a saved map works without torch.
+Calibrators, decisions and ``Pipeline`` use its functions for numpy arrays.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -19,14 +20,14 @@ __all__ = ["load"]
 Array: TypeAlias = "np.ndarray[Any, Any]"
 SavedState: TypeAlias = Mapping[str, Any]
 
-BLOCK = 1 << 22  # scores mapped at a time
+BLOCK = 1 << 22  # limit on scores mapped at a time
 
 
 class InputError(ValueError):
-    """An input that cannot be used as it is; the message says what to do about it."""
+    """An input that cannot be used; the message says what to do about it."""
 
 
-InputError.__module__ = "credibly.checks"  # where the rest of the package takes it from
+InputError.__module__ = "credibly.checks"  # the module that the rest of the package imports from
 
 
 def load(path: str | Path) -> Map:
@@ -38,14 +39,14 @@ def load(path: str | Path) -> Map:
         >>> saved = load("map.json")
         >>> saved.probabilities(np.array([[0.0, 0.952, 3.0]])).round(3)
         array([[0.054, 0.5  , 0.927]])
-        >>> saved.sets(np.array([[0.0, 0.952, 3.0]]))
-        array([[False, False,  True]])
     """
     try:
+        if os.path.getsize(path) > 2**28 or not os.path.isfile(path):
+            raise ValueError("it is no plain file of at most 256 MB")
         return Map(json.loads(Path(path).read_text(encoding="utf-8")))
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}.") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: must be a map of credibly; {error}") from error
 
 
@@ -53,40 +54,50 @@ class Map:
     """A saved map from scores to probabilities, and its rule for label sets.
 
     Args:
-        state: what ``Pipeline.state`` returns, perhaps through JSON.
+        state: the result of ``Pipeline.state``, directly or through JSON.
 
     Attributes:
-        labels: names of the columns, or None if none were saved.
+        labels: names of the columns, or None if no names were saved.
     """
 
     def __init__(self, state: SavedState) -> None:
         if not isinstance(state, Mapping) or not isinstance(state.get("runtime"), Mapping):
-            raise InputError(
-                "the state must have a key 'runtime'; got none. If version 0.2 wrote it, convert "
-                "it once: `cr.Pipeline.read(old).write(new)`."
+            message = (
+                "the state must have a key 'runtime'; got none. Convert what version 0.2 wrote"
             )
+            raise InputError(f"{message} once: `cr.Pipeline.read(old).write(new)`.")
         self.labels: list[str] | None = state.get("labels")
         self._calibrator = state.get("calibrator") or {"calibrator": "none"}
-        self._link, self._rule = state["runtime"]["link"], state["runtime"]["rule"]
+        self._link, self._rule = map(state["runtime"].get, ("link", "rule"))
 
     def log_odds(self, scores: Any) -> Array:
-        """Return calibrated log-odds, float64."""
-        return by_blocks(self._log_odds, np.asarray(scores))
+        """Return calibrated log-odds as float64."""
+        return self._mapped(self._log_odds, scores)
 
     def probabilities(self, scores: Any) -> Array:
-        """Return the probability that each label is present, float64."""
-        return by_blocks(lambda block: sigmoid(self._log_odds(block)), np.asarray(scores))
+        """Return the probability that each label is present, as float64."""
+        return self._mapped(lambda block: sigmoid(self._log_odds(block)), scores)
 
     def sets(self, scores: Any) -> Array:
         """Return one label set per row, as a bool matrix."""
-        return select(self._rule, self.probabilities(scores))
+        return self._mapped(lambda block: select(self._rule, self.probabilities(block)), scores)
 
     def _log_odds(self, block: Array) -> Array:
-        return calibrated(self._calibrator, link_log_odds(self._link, block))
+        return np.asarray(
+            calibrated(self._calibrator, link_log_odds(self._link, block)), np.float64
+        )
+
+    def _mapped(self, function: Callable[[Array], Array], scores: Any) -> Array:
+        try:
+            return by_blocks(function, np.asarray(scores))
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(f"the map must be as credibly wrote it; {error}.") from error
 
 
 def by_blocks(function: Callable[[Array], Array], scores: Array) -> Array:
-    """Apply ``function`` to blocks of rows: links, calibrators and rules treat each row alone."""
+    """Apply ``function`` to blocks of rows; links, calibrators and rules treat rows separately."""
     if scores.ndim != 2:
         raise InputError(
             f"`scores` must be a matrix (rows, labels); got shape {scores.shape}. For one row use "
@@ -100,7 +111,7 @@ def by_blocks(function: Callable[[Array], Array], scores: Array) -> Array:
 
 
 def sigmoid(log_odds: Array) -> Array:
-    """Return 1 / (1 + exp(−log-odds)), without overflow and exact where it is small."""
+    """Return 1 / (1 + exp(−log-odds)), without overflow and with full precision near 0."""
     small = np.exp(-np.abs(log_odds))
     return np.where(log_odds >= 0, 1.0, small) / (1 + small)
 
@@ -110,11 +121,8 @@ def log_sigmoid(values: Array) -> Array:
     return np.minimum(values, 0) - np.log1p(np.exp(-np.abs(values)))
 
 
-# Links -------------------------------------------------------------------------------------------
-
-
 def link_log_odds(state: SavedState, scores: Array) -> Array:
-    """Return the log-odds that the link of a loss, given by ``Loss.formula``, makes of scores."""
+    """Return the log-odds of scores by the link that ``Loss.formula`` describes."""
     exact = scores.astype(np.float64)
     if "head" in state:
         exact = np.split(exact, 2, axis=-1)[state["head"]]
@@ -136,7 +144,7 @@ def _asymmetric(scores, gamma_neg, gamma_pos, margin, detach_weight, **_):
     above, log_shifted, log_rest = np.ones(scores.shape, bool), log_present, log_absent
     if margin > 0:
         shifted = sigmoid(scores) - margin
-        above = ~(shifted <= 0)  # NaN counts as above and comes out as NaN
+        above = ~(shifted <= 0)  # NaN counts as above, and the result is NaN
         shifted = np.where(above, shifted, 0.5)
         near_one = scores > 0
         far = np.log1p(-np.where(near_one, 0.5, shifted))
@@ -151,7 +159,7 @@ def _asymmetric(scores, gamma_neg, gamma_pos, margin, detach_weight, **_):
 
 
 def _log_slope(log_base: Array, log_rest: Array, gamma: float) -> Array:
-    """Return the log of the derivative of −w^γ log(1 − w), without its sign, from log w."""
+    """Return the log of the absolute derivative of w^γ log(1 − w), given log w and log(1 − w)."""
     base = np.exp(log_base)
     small = base < 1e-5
     quotient = np.where(small, 1 + base * (0.5 + base / 3), -log_rest / np.where(small, 1, base))
@@ -169,7 +177,7 @@ def softmax_log_odds(scores: Array) -> Array:
         second = np.where(np.isfinite(second), second, 0.0)
         rest = second + np.log(np.exp(others - second).sum(axis=-1, keepdims=True))
         total = np.logaddexp(highest, rest)
-        # Any share but the largest is at most ½, so nothing cancels in 1 − share.
+        # Every share except the largest is at most ½, so 1 − share loses no digits.
         odds = scores - total - np.log1p(-np.exp(np.minimum(others - total, 0)))
         np.put_along_axis(odds, top, highest - rest, axis=-1)
     return odds
@@ -184,10 +192,10 @@ def _joint(scores, offsets, components, **_):
     labels, gate, empty = np.split(scores, [-components - 1, -1], axis=1)
     odds = labels[:, None] + np.asarray(offsets)
     gate = gate - _log_sum_exp(gate)[:, None]
-    none = -log_sigmoid(-odds)  # −log of "this label is absent", by component
+    none = -log_sigmoid(-odds)  # −log of "this label is absent", per component
     no_label = empty[:, 0] + _log_sum_exp(gate - none.sum(-1))
     present = _log_sum_exp(gate[..., None] + log_sigmoid(odds))
-    # Absent while another label is present; sums from both sides never cancel.
+    # The label is absent and another is present. Summing from both sides avoids cancellation.
     edge = np.zeros_like(none[..., :1])
     before = np.concatenate([edge, none.cumsum(-1)[..., :-1]], -1)
     after = np.concatenate([none[..., ::-1].cumsum(-1)[..., ::-1][..., 1:], edge], -1)
@@ -230,28 +238,23 @@ def _known(table: Mapping[str, Any], what: str, state: SavedState) -> Any:
     return table[state[what]]
 
 
-# Calibrators -------------------------------------------------------------------------------------
-
 LOWEST = -700.0
 """Log-probability that stands for 0: its exponential is the smallest that float64 tells from 0."""
 
 
 def calibrated(state: SavedState, log_odds: Array) -> Array:
-    """Return the log-odds that a fitted calibrator, given by its state, makes of float64 ones."""
+    """Return float64 log-odds mapped by the calibrator with this state."""
     per_label, columns = state.get("slopes", state.get("biases")), log_odds.shape[-1]
     if per_label is not None and len(per_label) != columns:
-        raise InputError(
-            f"`log_odds` must have {len(per_label)} columns, the labels this calibrator was fitted "
-            f"on; got {columns}."
-        )
+        fitted = f"{len(per_label)} columns, the labels this calibrator was fitted on"
+        raise InputError(f"`log_odds` must have {fitted}; got {columns}.")
     return _known(_CALIBRATORS, "calibrator", state)(log_odds, **state)
 
 
 def soft_clip(log_odds: Array, floor: float, ceiling: float) -> Array:
-    """Map values below ``floor`` into (floor − 1, floor), and above ``ceiling`` likewise.
+    """Map values below ``floor`` into (floor − 1, floor), and values above ``ceiling`` likewise.
 
-    In order, smooth at the joint, and ±inf land on floor − 1 and ceiling + 1: probabilities that
-    no finite set of rows supports become ones that it does.
+    The map keeps the order, is smooth, and maps ±inf to floor − 1 and ceiling + 1.
     """
     below = np.maximum(floor - log_odds, 0.0)
     above = np.maximum(log_odds - ceiling, 0.0)
@@ -264,7 +267,7 @@ def log_ends(log_odds: Array) -> Array:
 
 
 def log_shares(log_odds: Array, rest: bool) -> Array:
-    """Return log-probabilities; with ``rest`` a last column for what they leave over."""
+    """Return log-probabilities; ``rest`` adds a last column for the remaining probability."""
     shares = np.maximum(-np.logaddexp(0, -log_odds), LOWEST)
     if not rest:
         return shares
@@ -307,36 +310,33 @@ _CALIBRATORS: dict[str, Callable[..., Array]] = {
     "vector": _softmax_scaling,
 }
 
-# Rules -------------------------------------------------------------------------------------------
-
 STEPS = 2.0**40
 """Steps per unit where probabilities are sorted and summed: sums of them are exact in float64."""
 
 
 def just_below(value: Any) -> Any:
-    """Return a threshold that ``value``, a probability, exceeds in every arithmetic.
+    """Return a threshold slightly below the probability ``value``, which exceeds it in any dtype.
 
-    Equal probabilities are common: an isotonic map has steps, the link of ASL is level below its
-    margin. A threshold at such a value would select them in float32 and not in float64. So
-    thresholds keep a distance that is larger than what float32 does to a probability.
+    Isotonic calibrators and the link of ASL give equal probabilities. A threshold at such a value
+    could select them in float32 but not in float64. The distance is larger than rounding errors.
     """
     return value - _distance(value)
 
 
 def just_above(value: Any) -> Any:
-    """Return a threshold that ``value`` exceeds in no arithmetic; see ``just_below``."""
+    """Return a threshold that ``value`` exceeds in no dtype; see ``just_below``."""
     return value + _distance(value)
 
 
 def _distance(value: Any) -> Any:
-    """Return 256 roundings of float32 in the odds, at least 3.6 of its steps near 1."""
+    """Return 256 rounding errors of float32 in the odds, at least 3.6 of its steps near 1."""
     share, least = 2.0**-16 * (1 - value), 0.9 * 2.0**-22
     share = max(share, least) if isinstance(value, float) else share.clip(min=least)
     return value * share + 2.0**-100
 
 
 def select(state: SavedState, probabilities: Array) -> Array:
-    """Return the label sets of probabilities by a rule, given by ``Decision.comparison``."""
+    """Return the label sets of probabilities by the rule that ``Decision.comparison`` describes."""
     return _known(_RULES, "rule", state)(probabilities, **state)
 
 
@@ -350,7 +350,7 @@ def _above(probabilities, thresholds, **_):
 
 
 def _above_with_ties(probabilities, threshold, tied_labels, **_):
-    # float64 on the right: a Python float would be rounded to float32 first.
+    # numpy would round a Python float to float32 first, so the right-hand side is float64.
     exact, first = np.float64(threshold), slice(0, tied_labels)
     sets = probabilities > just_above(exact)
     sets[:, first] |= probabilities[:, first] > just_below(exact)
@@ -372,7 +372,7 @@ def _most_probable(probabilities, k, **_):
 
 def _up_to_sum(probabilities, quantile, penalty, free_size, **_):
     sets = cumulative_scores(probabilities, penalty, free_size) <= quantile
-    if sets.shape[1]:  # the most probable label is always in
+    if sets.shape[1]:  # the most probable label is always selected
         sets[np.arange(len(sets)), _in_steps(probabilities).argmax(axis=1)] = True
     return sets
 

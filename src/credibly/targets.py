@@ -1,4 +1,4 @@
-"""How targets are coded: what each value of a target means.
+"""Decode targets: define what each value of a target means.
 
 =====================  =======================================================================
 value                  meaning
@@ -13,8 +13,8 @@ class index            shape (rows,): this label is present, all others absent; 
 A matrix of only −1 and +1 has two possible meanings, so you must choose one:
 ``coding="signed"`` (−1 absent, 0 unknown) or ``coding="unknown"`` (−1 unknown: positives only).
 
-Losses do not inspect values, because that would stall a GPU; there every negative number and NaN is
-unknown. Everything else reads targets once through ``decode``, which returns `Targets`.
+Losses do not inspect values, because that would stall a GPU. In losses, every negative number and
+NaN is unknown. All other functions read targets once through ``decode`` or `Targets`.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ Coding: TypeAlias = Literal["signed", "unknown"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Targets:
-    """Decoded targets: every function that takes targets takes these, and does not decode again.
+    """Decoded targets. Every function that takes targets takes these and does not decode again.
 
-    The constructor trusts its argument. ``Targets.of`` decodes what a user passes.
+    The constructor does not check its argument. ``Targets.of`` decodes what a user passes.
 
     Attributes:
         matrix: (rows, labels): 1 present, 0 absent, −1 unknown, soft in between.
@@ -70,15 +70,16 @@ class Targets:
         return cls(decode(targets, **options))
 
     @classmethod
-    def beside(
-        cls, values: ArrayLike, targets: TargetsLike, name: str, *, coding: Coding | None = None
-    ) -> Targets:
-        """Return decoded targets with the rows and columns of ``values``, a matrix.
+    def beside(cls, values: ArrayLike, targets: TargetsLike, name: str, **options: Any) -> Targets:
+        """Return decoded targets with the rows and columns of ``values``; ``options`` as in ``of``.
 
-        Rows and columns of data frames are matched by name; ``name`` is that of ``values``.
+        Rows and columns of data frames are matched by name. Errors call the values ``name``. If
+        ``values`` have shape (rows,), targets of that shape belong to one label.
         """
-        labels = np.shape(values)[1] if len(np.shape(values)) == 2 else None
-        return cls.of(aligned(values, targets, name), coding=coding, num_labels=labels)
+        shape, ordered = np.shape(values), aligned(values, targets, name)
+        if len(shape) == 1 and np.shape(ordered) == shape:
+            ordered = to_numpy(ordered)[:, None]
+        return cls.of(ordered, num_labels=shape[1] if len(shape) == 2 else None, **options)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -94,36 +95,36 @@ class Targets:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         """Return the matrix, for numpy."""
-        if copy is None:  # which numpy 1 does not know
+        if copy is None:  # numpy 1 does not accept None
             return np.asarray(self.matrix, dtype=dtype)
         return np.array(self.matrix, dtype=dtype, copy=copy)
 
-    # What ``SparseTargets`` tell, too ---------------------------------------------------------
+    # Shared with ``SparseTargets`` ------------------------------------------------------------
 
     @property
     def num_known(self) -> int:
-        """Return the number of entries, present or absent, that are known."""
+        """Return the number of known entries, present or absent."""
         return int((self.matrix >= 0).sum())
 
     @property
     def hard(self) -> bool:
-        """Return whether every target is 0 or 1: nothing soft, nothing unknown."""
+        """Return whether every target is 0 or 1, so that none is soft or unknown."""
         return bool(((self.matrix == 0) | (self.matrix == 1)).all())
 
     def label_counts(self) -> Array:
-        """Return how many rows have each label; soft targets count by their size."""
+        """Return the number of rows with each label; a soft target counts as its value."""
         return self.matrix.sum(axis=0, dtype=np.float64, where=self.matrix >= 0)
 
     def row_counts(self) -> Array:
-        """Return how many labels each row has; soft targets count by their size."""
+        """Return the number of labels of each row; a soft target counts as its value."""
         return self.matrix.sum(axis=1, dtype=np.float64, where=self.matrix >= 0)
 
     def known_counts(self) -> Array:
-        """Return in how many rows each label is known."""
+        """Return the number of rows in which each label is known."""
         return (self.matrix >= 0).sum(axis=0)
 
     def known_rows(self) -> Array:
-        """Return of which rows something is known."""
+        """Return whether each row has a known entry."""
         return np.any(self.matrix >= 0, axis=1)
 
     def dense(self) -> Array:
@@ -136,7 +137,7 @@ class Targets:
 
 
 def as_decoded(targets: Any) -> Any:
-    """Return targets that were decoded before as `Targets`; None and sparse ones as they are.
+    """Return decoded targets as `Targets`; return None and sparse targets unchanged.
 
     Example:
         >>> as_decoded(np.array([[1, -1]]))
@@ -161,22 +162,22 @@ def decode(
     """Return targets as a (rows, labels) matrix of 1, 0, soft values and −1 for unknown.
 
     Args:
-        targets: a matrix coded as the table of this module says, or integer class indices of shape
-            (rows,) where ``num_labels`` is given.
-        coding: how to read −1 where a matrix holds only −1 and +1: ``"signed"`` (−1 is absent and
-            0 unknown) or ``"unknown"``. Needed in that case only.
-        num_labels: number of labels; the matrix must have as many columns.
+        targets: a matrix coded as in the table of this module, or integer class indices of shape
+            (rows,) with ``num_labels``.
+        coding: how to read a matrix of only −1 and +1: ``"signed"`` (−1 is absent, 0 unknown) or
+            ``"unknown"`` (−1 is unknown). Only needed for such a matrix.
+        num_labels: the number of labels; the matrix must have as many columns.
         soft: whether values between 0 and 1 are allowed.
-        whole: whether these are all targets. A part of them cannot tell whether the coding is
-            ambiguous: add up the ``tally`` of the parts, and call ``check_tally`` at the end.
-        name: what errors call the argument.
+        whole: whether ``targets`` are all targets. A part of them cannot show whether the coding
+            is ambiguous. In that case add up the ``tally`` of the parts and call ``check_tally``.
+        name: the name of the argument in errors.
 
     Returns:
-        int8 where all values are whole, otherwise the float dtype that came.
+        int8 if all values are whole numbers, otherwise the float dtype of ``targets``.
 
     Raises:
-        InputError: if a value has no meaning, if the matrix can be read two ways and ``coding`` is
-            not given, or if ``coding`` contradicts the values.
+        InputError: if a value has no meaning, if the matrix is ambiguous and ``coding`` is not
+            given, or if ``coding`` contradicts the values.
 
     Example:
         >>> decode(np.array([[1.0, np.nan, 0.0]]))
@@ -212,14 +213,14 @@ def decode(
             check_tally(tally(array), coding, name=name)
         return from_signed(array, name=name)
     decoded = _decode(array, soft, name)
-    # −100 and NaN mean unknown in either coding: only a −1 makes a matrix ambiguous.
+    # −100 and NaN are unknown in both codings. Only −1 makes a matrix ambiguous.
     if whole and coding is None and is_ambiguous(decoded) and bool((array == UNKNOWN).any()):
         refuse_ambiguous(name)
     return decoded
 
 
 def is_ambiguous(targets: Array) -> bool:
-    """Return whether decoded targets hold −1 and +1 and nothing else.
+    """Return whether decoded targets contain only −1 and +1.
 
     Example:
         >>> is_ambiguous(np.array([[1, -1]])), is_ambiguous(np.array([[1, -1, 0]]))
@@ -227,7 +228,7 @@ def is_ambiguous(targets: Array) -> bool:
     """
     if not targets.size or targets.min() >= 0 or targets.max() != 1:
         return False
-    # Most matrices hold a 0 early: look at blocks, and stop at the first one.
+    # Most matrices have a 0 early, so check block by block and stop at the first 0.
     flat = targets.reshape(-1)
     step = 1 << 20
     return all(
@@ -236,7 +237,7 @@ def is_ambiguous(targets: Array) -> bool:
 
 
 def tally(targets: ArrayLike) -> Array:
-    """Return how many targets are −1, 0, 1 and anything between 0 and 1.
+    """Return the number of targets that are −1, 0, 1 and between 0 and 1.
 
     Example:
         >>> tally(np.array([[1, -1, 0.5, np.nan]]))
@@ -248,7 +249,7 @@ def tally(targets: ArrayLike) -> Array:
 
 
 def check_tally(counts: ArrayLike, coding: Coding | None, *, name: str = "targets") -> None:
-    """Raise where targets of this ``tally`` are ambiguous, or contradict ``coding``."""
+    """Raise if targets with this ``tally`` are ambiguous or contradict ``coding``."""
     minus, zero, plus, soft = (int(count) for count in to_numpy(counts))
     if coding is None and minus and plus and not zero and not soft:
         refuse_ambiguous(name)
@@ -260,7 +261,7 @@ def check_tally(counts: ArrayLike, coding: Coding | None, *, name: str = "target
 
 
 def refuse_ambiguous(name: str = "targets") -> NoReturn:
-    """Raise the error that offers both meanings of −1."""
+    """Raise an error that explains both meanings of −1."""
     raise checks.InputError(
         f"`{name}` must say what −1 means; got only −1 and +1, which can be read two ways. "
         'Pass `coding="signed"` if −1 means absent, or `coding="unknown"` if −1 means unknown.'
@@ -288,7 +289,7 @@ def one_hot(indices: ArrayLike, num_labels: int, *, name: str = "targets") -> Ar
 def check_indices(
     indices: ArrayLike, num_labels: int | None = None, *, name: str = "targets"
 ) -> Array:
-    """Return integer class indices of shape (rows,), each below ``num_labels``, −1 or −100.
+    """Return integer class indices of shape (rows,): each is below ``num_labels``, −1 or −100.
 
     Example:
         >>> check_indices(np.array([1, -100]), 2)
@@ -315,9 +316,9 @@ def check_indices(
 
 
 def from_signed(targets: ArrayLike, *, name: str = "targets") -> Array:
-    """Return a matrix coded 1 (present), −1 (absent), 0, −100 or NaN (unknown) as decoded targets.
+    """Return decoded targets of a matrix coded 1 (present), −1 (absent), 0, −100 or NaN (unknown).
 
-    Unlike ``decode``, it does not ask whether the coding fits: for formats whose coding is certain.
+    Unlike ``decode``, it does not check for ambiguity. Use it for formats whose coding is certain.
 
     Example:
         >>> from_signed(np.array([[1, -1, 0]]))
@@ -337,7 +338,7 @@ def from_signed(targets: ArrayLike, *, name: str = "targets") -> Array:
 
 
 def allowed(coding: Coding | None = None, *, soft: bool = True) -> str:
-    """Return the values that ``coding`` gives a meaning, as errors list them."""
+    """Return the values that are valid with ``coding``, as text for errors."""
     if coding == "signed":
         return "1 (present), −1 (absent) or 0 (unknown)"
     return "0, 1, −1 (unknown) or soft in [0, 1]" if soft else "0, 1 or −1 (unknown)"
@@ -346,7 +347,7 @@ def allowed(coding: Coding | None = None, *, soft: bool = True) -> str:
 def first_invalid(
     targets: Array, *, coding: Coding | None = None, soft: bool = True
 ) -> tuple[int, ...] | None:
-    """Return the index of the first value that ``coding`` gives no meaning, or None.
+    """Return the index of the first value that is not valid with ``coding``, or None.
 
     Example:
         >>> first_invalid(np.array([[0, 1], [7, -1]]))
@@ -365,9 +366,9 @@ def first_invalid(
 
 
 def tensor_matrix(scores: Tensor, targets: Tensor) -> Tensor:
-    """Return targets in the dtype and shape of ``scores``, without waiting for the device.
+    """Return targets in the dtype and shape of ``scores``, without stalling the device.
 
-    Class indices become one row each; an index below 0 gives a row of unknowns.
+    Each class index becomes one row; an index below 0 gives a row of unknown targets.
     """
     if targets.dtype == scores.dtype and targets.shape == scores.shape:
         return targets
@@ -379,9 +380,9 @@ def tensor_matrix(scores: Tensor, targets: Tensor) -> Tensor:
 
 
 def tensor_one_hot(indices: Tensor, num_labels: int, dtype: torch.dtype) -> Tensor:
-    """Return class indices as a 0/1 matrix; an index below 0 gives a row of unknowns.
+    """Return class indices as a 0/1 matrix; an index below 0 gives a row of unknown targets.
 
-    Values are checked on the CPU only: elsewhere the check would wait for the device.
+    Values are checked on the CPU only: on another device, the check would stall it.
     """
     import torch
 
@@ -398,9 +399,9 @@ def tensor_one_hot(indices: Tensor, num_labels: int, dtype: torch.dtype) -> Tens
 
 
 def unknown_to_minus_one(targets: Tensor) -> Tensor:
-    """Return float targets with −1 for every unknown one: any negative number, or NaN.
+    """Return float targets with −1 for every unknown one, which is any negative number or NaN.
 
-    Arithmetic on NaN would reach gradients as 0 × NaN, even where the value is masked.
+    A NaN would enter the gradients as 0 × NaN even if the value is masked.
 
     Example:
         >>> import torch
@@ -413,7 +414,7 @@ def unknown_to_minus_one(targets: Tensor) -> Tensor:
 
 
 def _of_labels(matrix: Array, num_labels: int | None, name: str) -> Array:
-    """Return the matrix, which must have a column for each label."""
+    """Return the matrix after checking that it has one column per label."""
     if num_labels is not None and matrix.shape[1] != num_labels:
         raise checks.InputError(
             f"`{name}` must have {num_labels} columns, one per label; got {matrix.shape[1]}."
@@ -438,7 +439,7 @@ def _decode(array: Array, soft: bool, name: str) -> Array:
 
 
 def _whole(array: Array) -> Array | None:
-    """Return ``array`` as int8 where it holds only small whole numbers and NaN; NaN becomes −1."""
+    """Return ``array`` as int8 if it contains only small whole numbers and NaN, else None."""
     if array.dtype == np.int8:
         return array
     if array.dtype.kind == "f":
@@ -463,18 +464,18 @@ def _refuse(array: Array, soft: bool, name: str) -> NoReturn:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SparseTargets:
-    """For each row the labels that are present; every other label is absent.
+    """Targets that store the present labels of each row; every other label is absent.
 
     Rows are stored as in a CSR matrix: the labels of row ``i`` are
-    ``indices[offsets[i]:offsets[i + 1]]``. Labels of a row are sorted when they come unsorted.
+    ``indices[offsets[i]:offsets[i + 1]]``. The constructor sorts the labels of a row if necessary.
 
     Attributes:
-        offsets: (rows + 1,) where each row begins in ``indices``, from 0 to its length.
-        indices: label numbers, each row's in increasing order and without repetition.
-        num_labels: number of labels.
-        values: one target per entry of ``indices`` (soft, or −1 for unknown); None where all are 1.
-        known: (rows,) whether anything is known of the row; None where every row is known. A row
-            that is not known has no entries.
+        offsets: (rows + 1,) start of each row in ``indices``, followed by its length.
+        indices: label indices, in increasing order and without repetition within a row.
+        num_labels: the number of labels.
+        values: one target per entry of ``indices`` (soft, or −1 for unknown); None if all are 1.
+        known: (rows,) whether anything is known about a row; None if every row is known. An
+            unknown row has no entries.
 
     Example:
         >>> targets = SparseTargets.from_lists([[2, 0], [], [1]], num_labels=4)
@@ -537,7 +538,7 @@ class SparseTargets:
 
     @classmethod
     def from_lists(cls, rows: Iterable[Iterable[int]], num_labels: int) -> SparseTargets:
-        """Return targets from one list of label numbers per row.
+        """Return targets from one list of label indices per row.
 
         Example:
             >>> SparseTargets.from_lists([[5], []], num_labels=10).row_counts()
@@ -550,7 +551,7 @@ class SparseTargets:
 
     @classmethod
     def from_dense(cls, targets: ArrayLike) -> SparseTargets:
-        """Return targets from a decoded (rows, labels) matrix: everything but 0 is stored.
+        """Return targets from a decoded (rows, labels) matrix; every value except 0 is stored.
 
         Example:
             >>> SparseTargets.from_dense(np.array([[0, 0.5, 0], [-1, 0, 1]])).values
@@ -580,7 +581,7 @@ class SparseTargets:
 
     @classmethod
     def from_classes(cls, classes: ArrayLike, num_labels: int) -> SparseTargets:
-        """Return targets from one class index per row; a negative one is a row not known.
+        """Return targets from one class index per row; a negative index makes the row unknown.
 
         Example:
             >>> SparseTargets.from_classes(np.array([2, -1]), 3).dense()
@@ -594,7 +595,7 @@ class SparseTargets:
 
     @classmethod
     def unknown(cls, rows: int, num_labels: int) -> SparseTargets:
-        """Return targets of rows of which nothing is known.
+        """Return targets of rows about which nothing is known.
 
         Example:
             >>> SparseTargets.unknown(2, 1000).num_known
@@ -610,21 +611,21 @@ class SparseTargets:
 
     @property
     def num_known(self) -> int:
-        """Return the number of entries, present or absent, that are known."""
+        """Return the number of known entries, present or absent."""
         rows = len(self) if self.known is None else int(self.known.sum())
         hidden = 0 if self.values is None else int((self.values < 0).sum())
         return rows * self.num_labels - hidden
 
     @property
     def hard(self) -> bool:
-        """Return whether every target is 0 or 1: nothing soft, nothing unknown."""
+        """Return whether every target is 0 or 1, so that none is soft or unknown."""
         return self.known is None and (self.values is None or bool((self.values == 1).all()))
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
     def __getitem__(self, rows: slice | Sequence[int] | Array) -> SparseTargets:
-        """Return these rows, in this order."""
+        """Return the selected rows, in the order of the selection."""
         if isinstance(rows, slice):
             rows = np.arange(*rows.indices(len(self)))
         chosen = np.asarray(rows)
@@ -637,7 +638,7 @@ class SparseTargets:
         return _trusted(offsets, self.indices[place], self.num_labels, values, known)
 
     def relabelled(self, numbers: ArrayLike) -> SparseTargets:
-        """Return the same rows with label ``i`` at ``numbers[i]``, a permutation."""
+        """Return the same rows with label ``i`` moved to ``numbers[i]``, a permutation."""
         order = to_numpy(numbers).astype(np.int64)
         return SparseTargets(
             self.offsets, order[self.indices], self.num_labels, self.values, self.known
@@ -654,35 +655,35 @@ class SparseTargets:
         return np.repeat(np.arange(len(self)), np.diff(self.offsets))
 
     def entry_values(self) -> Array:
-        """Return the target of each entry of ``indices``: float32, −1 where unknown."""
+        """Return the target of each entry of ``indices`` as float32; −1 is unknown."""
         if self.values is None:
             return np.ones(len(self.indices), dtype=np.float32)
         return self.values
 
     def label_counts(self) -> Array:
-        """Return how many rows have each label; soft targets count by their size."""
+        """Return the number of rows with each label; a soft target counts as its value."""
         weights = np.maximum(self.entry_values(), 0)
         return np.bincount(self.indices, weights=weights, minlength=self.num_labels)
 
     def known_counts(self) -> Array:
-        """Return in how many rows each label is known."""
+        """Return the number of rows in which each label is known."""
         rows = len(self) if self.known is None else int(self.known.sum())
         hidden = self.indices[self.entry_values() < 0]
         return rows - np.bincount(hidden, minlength=self.num_labels)
 
     def known_rows(self) -> Array:
-        """Return of which rows something is known."""
+        """Return whether each row has a known entry."""
         hidden = self.entry_rows()[self.entry_values() < 0]
         known = np.bincount(hidden, minlength=len(self)) < self.num_labels
         return known if self.known is None else known & self.known
 
     def row_counts(self) -> Array:
-        """Return how many labels each row has; soft targets count by their size."""
+        """Return the number of labels of each row; a soft target counts as its value."""
         weights = np.maximum(self.entry_values(), 0)
         return np.bincount(self.entry_rows(), weights=weights, minlength=len(self))
 
     def dense(self) -> Array:
-        """Return a (rows, labels) float32 matrix: for few rows, or few labels.
+        """Return a (rows, labels) float32 matrix. Use it with few rows or few labels.
 
         Raises:
             InputError: if the matrix does not fit into memory.
@@ -698,10 +699,10 @@ class SparseTargets:
         """Return the targets of some labels of each row.
 
         Args:
-            columns: (rows, k) label numbers.
+            columns: (rows, k) label indices.
 
         Returns:
-            (rows, k) float32; −1 where unknown.
+            (rows, k) float32; −1 is unknown.
 
         Example:
             >>> SparseTargets.from_lists([[2, 0], [1]], 4).at(np.array([[0, 1], [1, 3]]))
@@ -709,7 +710,7 @@ class SparseTargets:
                    [1., 0.]], dtype=float32)
         """
         asked = to_numpy(columns).astype(np.int64)
-        # One sorted list of (row, label) keys: a search finds each asked entry, or its place.
+        # The (row, label) keys are sorted, so a binary search finds each requested entry.
         keys = self.entry_rows() * self.num_labels + self.indices
         wanted = (np.arange(len(self))[:, None] * self.num_labels + asked).ravel()
         place = np.searchsorted(keys, wanted)
@@ -731,7 +732,7 @@ def _trusted(
     values: Array | None,
     known: Array | None = None,
 ) -> SparseTargets:
-    """Return targets of numbers that were checked before."""
+    """Return targets from arrays that were checked before."""
     made = object.__new__(SparseTargets)
     fields = {"offsets": offsets, "indices": indices, "num_labels": num_labels}
     for name, value in {**fields, "values": values, "known": known}.items():
@@ -765,7 +766,7 @@ def _check_offsets(offsets: Array, indices: Array) -> None:
 
 
 def _values(values: object, indices: Array) -> Array | None:
-    """Return float32 values with −1 for unknown; None where all are 1."""
+    """Return float32 values with −1 for unknown, or None if all are 1."""
     array = np.asarray(values)
     if array.shape != indices.shape:
         raise checks.InputError(

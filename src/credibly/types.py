@@ -1,6 +1,6 @@
-"""Names of the arrays that pass between packages. Shapes: ``n`` rows, ``L`` labels.
+"""Types of the arrays that packages exchange. Shapes: ``n`` rows, ``L`` labels.
 
-scores          what a model puts out, one (or two, see ``Loss.scores_per_label``) per label
+scores          the output of a model, one (or two, see ``Loss.scores_per_label``) per label
 targets         1 present, 0 absent, anything in [0, 1] soft, −1 unknown
 log_odds        logit of the estimated probability of presence
 probabilities   estimated probability of presence, in [0, 1]
@@ -30,6 +30,6 @@ JsonObject: TypeAlias = dict[str, Any]
 
 @runtime_checkable
 class ArrowTable(Protocol):
-    """A table that gives its columns through the Arrow C stream interface: any data frame."""
+    """A table with the Arrow C stream interface, such as any data frame."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...

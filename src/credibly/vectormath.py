@@ -1,13 +1,13 @@
-"""Elementary functions for numba loops that the compiler turns into vector instructions.
+"""Elementary functions for numba loops, which the compiler turns into vector instructions.
 
-In float32 they are polynomials accurate to about 1e-7, without branches or library calls; in
-float64 they are the C library's. NaN in is NaN out. The plain Python bodies say what each means;
-compiled code takes the overloads below.
+In float32 they are polynomials accurate to about 1e-7, without branches or library calls. In
+float64 they call the C library. NaN gives NaN. The plain Python functions define their meaning;
+compiled code uses the overloads below.
 
 ``JIT`` are the options of a kernel, for ``credibly.compiled``: fast-math without the flags that
-would assume that NaN and infinity never occur. ``INNER`` are those of functions that only kernels
-call, and ``THIN`` of those whose text is copied into the kernel, which compiles faster still where
-they are short; both are for ``numba.njit``, since only whole kernels are kept on disk.
+assume that NaN and infinity never occur. ``INNER`` are the options of functions that only kernels
+call. ``THIN`` are the options of short functions whose text is copied into the kernel, which makes
+compilation faster. Both are for ``numba.njit``, because only complete kernels are stored on disk.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ JIT: Any = {
     "nogil": True,
     "fastmath": {"reassoc", "contract", "arcp", "nsz", "afn"},
 }
-# Nothing outside compiled code may call these: the ways in from Python and C are left out, each of
-# which would be compiled with a copy of the function.
+# Only compiled code calls these functions. Each wrapper for Python or C would be compiled with its
+# own copy of the function, so the wrappers are omitted.
 _CALLED_BY_KERNELS: Any = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 INNER: Any = JIT | _CALLED_BY_KERNELS
 THIN: Any = JIT | {"inline": "always"}
-# For what kernels call on each entry: sums stay in order (only fused multiply-add is allowed),
-# and it is always inlined, without which no loop around it becomes vector instructions.
+# For functions that kernels call on each entry. Sums stay in order (only fused multiply-add is
+# allowed). Inlining is forced: without it, loops around the call get no vector instructions.
 EXACT: Any = {
     "error_model": "numpy",
     "fastmath": {"contract"},
@@ -40,7 +40,7 @@ EXACT: Any = {
 
 
 def exp_nonpositive(x: Any) -> Any:
-    """exp(x) for x ≤ 0; below the smallest normal float it is 0.
+    """Return exp(x) for x ≤ 0; the result is 0 below the smallest normal float.
 
     Example:
         >>> round(float(exp_nonpositive(np.float32(-1.0))), 6)
@@ -50,7 +50,7 @@ def exp_nonpositive(x: Any) -> Any:
 
 
 def log1p_unit(x: Any) -> Any:
-    """log(1 + x) for x in [0, 1].
+    """Return log(1 + x) for x in [0, 1].
 
     Example:
         >>> round(float(log1p_unit(np.float32(1.0))), 6)
@@ -60,7 +60,7 @@ def log1p_unit(x: Any) -> Any:
 
 
 def log_positive(x: Any) -> Any:
-    """log(x) for a positive normal x.
+    """Return log(x) for a positive normal x.
 
     Example:
         >>> round(float(log_positive(np.float32(2.0))), 6)
@@ -89,30 +89,30 @@ def _to_float(_typing: Any, x: Any) -> Any:
     return result(x), generate
 
 
-# The bits of a float as an integer of its width, and back. For x ≥ 0 they have the order of x, with
-# NaN on top: a maximum over bits becomes vector instructions, one over floats does not.
+# Convert a float to the integer with the same bits, and back. For x ≥ 0 the integers have the order
+# of x, with NaN on top. Only a maximum over integers becomes vector instructions.
 float_bits: Any = intrinsic(_to_int)
 bits_float: Any = intrinsic(_to_float)
 
 _ZERO, _HALF, _ONE = np.float32(0), np.float32(0.5), np.float32(1)
 _LOG2_E = np.float32(1 / math.log(2))
-# log 2 in two parts, the first with few bits, so that n · log 2 is exact for small whole n.
+# log 2 in two parts. The first has few bits, so n · log 2 is exact for small whole n.
 _LN2_HIGH, _LN2_LOW = np.float32(0.693359375), np.float32(math.log(2) - 0.693359375)
 _LOWEST = np.float32(-87.33654)
-# Adding 1.5 · 2²³ rounds to a whole number, which then stands in the low bits.
+# Adding 1.5 · 2²³ rounds to a whole number and puts it into the low bits.
 _ROUND, _ROUND_BITS = np.float32(12582912.0), np.int32(0x4B400000)
 _NEVER_SUBNORMAL = np.float32(1e-16)
 _BIAS, _MANTISSA = np.int32(127), np.int32(23)
 
 
 def _minimax(function: Any, low: float, high: float, degree: int) -> list[np.float32]:
-    """Coefficients, constant first, of the Chebyshev interpolant of ``function`` on [low, high]."""
+    """Return the coefficients, constant first, of the Chebyshev interpolant on [low, high]."""
     fit = np.polynomial.Chebyshev.interpolate(function, degree, domain=[low, high])
     return [np.float32(c) for c in fit.convert(kind=np.polynomial.Polynomial).coef]
 
 
 def _exp_rest(r: Any) -> Any:
-    """(exp(r) − 1 − r) / r², by its series."""
+    """Return (exp(r) − 1 − r) / r² from its series."""
     return sum(r**k / math.factorial(k + 2) for k in range(20))
 
 
@@ -121,7 +121,7 @@ def _log1p_ratio(x: Any) -> Any:
 
 
 def _log_rest(x: Any) -> Any:
-    """(log(1 + x) − x + x²/2) / x³, by its series."""
+    """Return (log(1 + x) − x + x²/2) / x³ from its series."""
     return sum((-x) ** k / (k + 3) for k in range(60))
 
 
@@ -145,7 +145,7 @@ def _exp_nonpositive(x: Any) -> Any:
         return double
 
     def single(x: Any) -> Any:
-        # exp(x) = 2ⁿ exp(r), |r| ≤ log 2 / 2. Comparisons are written so that NaN goes through.
+        # exp(x) = 2ⁿ exp(r), |r| ≤ log 2 / 2. These comparisons let NaN pass.
         inside = _LOWEST if x < _LOWEST else x
         shifted = inside * _LOG2_E + _ROUND
         n = shifted - _ROUND
@@ -168,9 +168,9 @@ def _log1p_unit(x: Any) -> Any:
         return double
 
     def single(x: Any) -> Any:
-        # Two halves of the polynomial side by side keep the chain of multiply-adds short.
-        # Without the small number x⁴ would be subnormal for x from 6e-12 to 3e-10, and arithmetic
-        # on subnormal numbers is slow. It is below the rounding of every sum it enters.
+        # Evaluating two halves of the polynomial in parallel shortens the chain of multiply-adds.
+        # For x from 6e-12 to 3e-10, x⁴ alone would be subnormal, and subnormal arithmetic is slow.
+        # The small constant prevents that. It is below the rounding error of every sum it enters.
         x2 = x * x + _NEVER_SUBNORMAL
         x4 = x2 * x2
         low = (_P0 + x * _P1) + x2 * (_P2 + x * _P3)
@@ -190,7 +190,7 @@ def _log_positive(x: Any) -> Any:
         return double
 
     def single(x: Any) -> Any:
-        # x = 2ⁿ (1 + m), 1 + m in [√½, √2), cut from the bits without a branch.
+        # x = 2ⁿ (1 + m), 1 + m in [√½, √2), computed from the bits without a branch.
         bits = float_bits(x)
         whole = np.int32(np.int32(bits - _SQRT_HALF_BITS) >> _MANTISSA)
         m = bits_float(np.int32(bits - np.int32(whole << _MANTISSA))) - _ONE
@@ -201,6 +201,6 @@ def _log_positive(x: Any) -> Any:
         high = (_L4 + m * _L5) + m2 * (_L6 + m * _L7)
         rest = low + m4 * (high + m4 * _L8)
         logarithm = n * _LN2_HIGH + (m + (n * _LN2_LOW + (m * m2 * rest - _HALF * m2)))
-        return logarithm + (x - x)  # NaN, whose bits mean nothing, stays NaN
+        return logarithm + (x - x)  # for NaN, the bits are meaningless; x - x restores NaN
 
     return single

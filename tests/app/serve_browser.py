@@ -48,3 +48,15 @@ def listening(app: Any) -> Iterator[str]:
     yield f"http://127.0.0.1:{port}"
     server.should_exit = True
     thread.join(10)
+
+
+def wait_until(page: Any, expression: str, arg: object = None) -> None:
+    """Wait until an expression of the page is true.
+
+    Playwright's ``wait_for_function`` evaluates text inside the page once the first answer is no,
+    which the policy of the app refuses.
+    """
+    deadline = time.monotonic() + 60
+    while not page.evaluate(expression, arg):
+        assert time.monotonic() < deadline, f"never true: {expression}"
+        page.wait_for_timeout(50)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
-from serve_browser import listening
+from serve_browser import listening, wait_until
 
 from credibly import Predictions
 from credibly.app.server import create_app
@@ -105,7 +105,7 @@ def test_four_questions_in_eight_clicks(open_page, tmp_path, make):
         tile.locator("a").first.click()
         clicks += 1
         page.wait_for_url("**/row?**")
-        assert page.locator("img").last.evaluate("image => image.naturalWidth") > 0
+        wait_until(page, "[...document.images].at(-1).naturalWidth > 0")
 
         # 4. Which threshold finds 90 %?
         page.get_by_role("link", name="Decide", exact=True).click()

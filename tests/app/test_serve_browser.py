@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from serve_browser import ARTIFACTS
+from serve_browser import ARTIFACTS, wait_until
 from serve_pages import PAGES
 
 from credibly import Predictions, metrics
@@ -60,7 +60,7 @@ def test_a_query_stands_in_the_box_once_as_tokens_or_as_text(page):
     assert page.locator("#chips .chip").count() == 0
     page.fill("#q", "+fork (apple | knife)")
     page.press("#q", "Enter")
-    page.wait_for_selector(".tile, [role=alert]")
+    page.wait_for_selector(".tile, .problem[role=alert]")
     page.goto("/?q=fork+%26+!knife")  # boolean: stays text
     assert page.input_value("#q") == "fork & !knife"
     assert page.locator("#chips .chip").count() == 0
@@ -94,7 +94,7 @@ def test_names_with_markup_stay_text(page):
 
 def test_a_mistake_in_the_query_is_pointed_at(page):
     page.goto("/?q=%2Bfrok")
-    assert "fork" in page.locator("[role=alert]").inner_text()
+    assert "fork" in page.locator(".problem[role=alert]").inner_text()
 
 
 def test_typed_names_are_found_whatever_their_case_and_accents(page, ours):
@@ -103,7 +103,7 @@ def test_typed_names_are_found_whatever_their_case_and_accents(page, ours):
     assert page.locator(".tile").first.get_attribute("data-id") == first
     assert page.input_value("#q") == "förk & !KNIFE"
     page.goto("/?q=%2Bf%C3%B6rk+-kn%C3%AFves")
-    lines = page.locator("[role=alert]").inner_text().splitlines()
+    lines = page.locator(".problem[role=alert]").inner_text().splitlines()
     assert "Did you mean 'knife'" in lines[0]
     assert lines[2].index("^") == lines[1].index("knïves")
 
@@ -115,8 +115,8 @@ def test_the_slider_changes_the_sets_and_the_address(page):
         page.locator("#size").evaluate(
             "s => { s.value = 3; s.dispatchEvent(new Event('input', {bubbles: true})); }"
         )
-    page.wait_for_function(
-        "before => document.getElementById('mean-size').textContent !== before", arg=before
+    wait_until(
+        page, "before => document.getElementById('mean-size').textContent !== before", before
     )
     assert float(page.locator("#mean-size").inner_text()) == pytest.approx(3, abs=0.01)
     assert "average_size=3" in page.url

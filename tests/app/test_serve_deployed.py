@@ -202,10 +202,11 @@ def children(process):
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux")
 def test_workers_share_one_port_are_replaced_and_stop_together(clinic):
     map = clinic[0] / "map.json"
-    with started("--map", map, "--workers", 2) as (process, address), httpx.Client() as client:
-        answers = [
-            httpx.post(f"{address}/api/scores", json={"scores": [[0.0, 0.0]]}) for _ in range(6)
-        ]
+    # While workers start, requests wait in the queue of the port for as long as that takes.
+    patient = httpx.Client(timeout=120)
+    with started("--map", map, "--workers", 2) as (process, address), patient as client:
+        body = {"scores": [[0.0, 0.0]]}
+        answers = [httpx.post(f"{address}/api/scores", json=body, timeout=120) for _ in range(6)]
         assert {each.status_code for each in answers} == {200}
         text = client.get(f"{address}/metrics").text
         assert 'credibly_requests_total{kind="predict",status="2xx"} 6' in text
@@ -215,7 +216,7 @@ def test_workers_share_one_port_are_replaced_and_stop_together(clinic):
         os.kill(first[0], signal.SIGKILL)
         while len(now := children(process.pid)) < 2 or first[0] in now:
             time.sleep(0.1)
-        with half_sent(address, {"scores": [[0.0, 0.0]]}) as (connection, rest):
+        with half_sent(address, body) as (connection, rest):
             while 'in_progress{kind="predict"} 1' not in client.get(f"{address}/metrics").text:
                 time.sleep(0.05)
             begin = time.monotonic()

@@ -18,6 +18,7 @@ from credibly.app.store.address import EntryQuery
 from credibly.app.store.store import Store, find_entries
 from credibly.checks import InputError
 from credibly.decide import AverageSize, Cost
+from credibly.retrieve import probability
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +83,52 @@ def test_a_view_is_what_brute_force_finds(client, ours, theirs, view):
     assert set(listed) == set(expected)
     keys = [expected[each] for each in listed]
     np.testing.assert_allclose(keys, sorted(keys, reverse=True), atol=1e-6)
+
+
+def tiles(page):
+    return re.findall(r'<li class="tile" data-id="([^"]+)"', page)
+
+
+@pytest.mark.parametrize("query", ["", "fork", "+fork -apple", "fork | apple"])
+@pytest.mark.parametrize(("low", "high"), [(0.3, 0.6), (0.9, 1), (0, 0.4)])
+def test_all_rows_have_a_range_of_probabilities(client, ours, query, low, high):
+    p = probability(query, ours.probabilities, ours.labels) if query else ours.probabilities.max(1)
+    inside = {str(ours.ids[row]) for row in np.flatnonzero((p >= low) & (p <= high))}
+    page = client.get("/explore", params={"q": query, "low": low, "high": high, "top": 200})
+    assert page.status_code == 200
+    assert 'name="low"' in page.text
+    shown = tiles(page.text)
+    assert len(shown) == min(200, len(inside))
+    assert set(shown) <= inside
+    if query:
+        expected = float(re.search(r'data-expected="([^"]+)"', page.text)[1])
+        assert expected == pytest.approx(p[(p >= low) & (p <= high)].sum())
+        assert f"among {len(inside)} rows" in page.text
+    else:
+        assert f'data-rows="{len(inside)}"' in page.text
+
+
+def test_links_of_the_rail_keep_the_range(client):
+    page = client.get("/explore?low=0.3&high=0.6").text
+    links = re.findall(
+        r'href="(/explore\?[^"]*q=[^"]*)"', page.split('id="rail"')[1].split("</ul>")[0]
+    )
+    assert len(links) == 14
+    assert all("low=0.3" in link and "high=0.6" in link for link in links)
+
+
+@pytest.mark.parametrize("query", ["", "fork"])
+def test_an_impossible_range_of_all_rows_is_said_beside_the_field(client, query):
+    answer = client.get("/explore", params={"q": query, "low": 0.9, "high": 0.1})
+    assert answer.status_code == 422
+    said = re.search(r'data-problem-of="high">(.*?)</span>', answer.text)[1]
+    assert said == "must be at least 0.9; got 0.1"
+    assert re.search(r'class="[^"]*stale" id="tiles"', answer.text)
+
+
+def test_a_range_without_rows_says_so(client):
+    assert "There are none." in client.get("/explore?low=0.999999&q=fork").text
+    assert "There are none." in client.get("/explore?low=0&high=0.000001").text
 
 
 def test_a_list_in_small_blocks_is_the_whole_list(shelf, monkeypatch):

@@ -8,11 +8,11 @@ from urllib.parse import parse_qs, urlsplit
 import numpy as np
 import pytest
 from serve_accessibility import violations
-from serve_browser import ARTIFACTS
+from serve_browser import ARTIFACTS, wait_until
 from serve_pages import PAGES
 
 from credibly import Pipeline, Predictions, calibrate_scores, evaluate
-from credibly.retrieve import Index
+from credibly.retrieve import Index, search
 from credibly.review import ReviewLog, label_issues
 
 pytestmark = pytest.mark.browser
@@ -42,17 +42,20 @@ def test_pages_have_no_accessibility_violations(page, path):
     assert violations(page, rules=["color-contrast"]) == []
     page.emulate_media(color_scheme="light")
     page.set_viewport_size({"width": 390, "height": 800})
-    page.wait_for_function(REACHABLE)
+    wait_until(page, REACHABLE)
     assert violations(page) == []
 
 
 @pytest.mark.parametrize(
-    "card", ["predictions", "answer", "issues", "pipeline", "evaluation", "calibrated"]
+    "card", ["predictions", "answer", "images", "issues", "pipeline", "evaluation", "calibrated"]
 )
 def test_cards_of_notebooks_have_no_accessibility_violations(page, ours, shelf, card):
     made = {
         "predictions": lambda: ours,
         "answer": lambda: Index.read(shelf / "ours.parquet").search("+fork"),
+        "images": lambda: search(shelf / "ours.parquet", "+fork -apple").with_images(
+            shelf / "images"
+        ),
         "issues": lambda: label_issues(ours),
         "pipeline": lambda: Pipeline("bce"),
         "evaluation": lambda: evaluate(shelf / "ours.parquet"),
@@ -137,7 +140,6 @@ def test_facets_and_kinds_are_in_the_address(page):
     page.goto("/errors")
     page.get_by_role("link", name="False alarms").click()
     page.wait_for_url("**kind=false-alarm**")
-    page.get_by_text("Narrow down").click()
     page.fill("input[name=low]", "0.8")
     page.get_by_role("button", name="Show").click()
     page.wait_for_url("**low=0.8**")
@@ -256,8 +258,8 @@ def test_the_next_questions_come_without_a_reload(page):
         current = page.locator(".tile.current").get_attribute("data-id")
         seen.add(current)
         press(page, "u")
-        page.wait_for_function(
-            "last => document.querySelector('.tile.current').dataset.id !== last", arg=current
+        wait_until(
+            page, "last => document.querySelector('.tile.current').dataset.id !== last", current
         )
     assert len(seen) == 3
     assert page.evaluate("window.same")
@@ -294,9 +296,7 @@ def test_the_cost_follows_the_numbers_live(page):
     before = page.locator("#cost").inner_text()
     with page.expect_response("**/decide**"):
         page.fill("form[data-live] input[name=miss]", "50")
-    page.wait_for_function(
-        "before => document.getElementById('cost').innerText !== before", arg=before
-    )
+    wait_until(page, "before => document.getElementById('cost').innerText !== before", before)
     assert "miss=50" in page.url
     assert "miss=50" in page.locator("#command").inner_text()
     with page.expect_response("**/decide**"):

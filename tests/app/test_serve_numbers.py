@@ -14,7 +14,6 @@ from credibly import Predictions, metrics
 from credibly.app import report
 from credibly.app.server import create_app
 from credibly.app.statistics.labels import summarize_columns
-from credibly.metrics.summaries import MIN_COUNT
 from credibly.targets import Targets
 
 LABELS = ["1", "two", "three"]
@@ -51,7 +50,7 @@ def test_every_page_gives_a_label_the_same_numbers(client, partial, label):
     t = LABELS.index(label)
     row = summarize_columns(one.labels, one.probabilities, one.targets)[t]
     p, y = one.probabilities[:, [t]], one.targets[:, [t]]
-    error = metrics.calibration_error(p, Targets(y), "ace", min_count=MIN_COUNT)
+    error = metrics.calibration_error(p, Targets(y), "ace", min_count=30)
     assert row.error == pytest.approx(float(error))
     about = client.get("/api/label", params={"name": label}).json()
     assert about["calibration_error"] == pytest.approx(row.error)

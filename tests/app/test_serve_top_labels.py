@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import httpx
@@ -75,6 +76,19 @@ def test_search_in_memory_is_search_in_the_file(client, path):
     assert found["expected_hits"] == pytest.approx(expected.expected_hits)
     page = client.get("/", params={"q": query}).text
     assert f"{expected.expected_hits:,.1f}</strong> hits expected" in page
+
+
+@pytest.mark.parametrize("query", ["", '+"<label> 2"'])
+def test_all_rows_have_a_range_of_probabilities(client, rows, query):
+    p = rows.select([LABELS[2]]).probabilities[:, 0] if query else rows.probabilities.max(1)
+    low, high = np.quantile(p[p > 0], [0.2, 0.8]).tolist()
+    inside = {str(rows.ids[row]) for row in np.flatnonzero((p >= low) & (p <= high))}
+    assert 0 < len(inside) < len(rows)
+    asked = {"q": query, "low": low, "high": high, "top": 200}
+    page = client.get("/explore", params=asked).text
+    shown = re.findall(r'<li class="tile" data-id="([^"]+)"', page)
+    assert len(shown) == min(200, len(inside))
+    assert set(shown) <= inside
 
 
 def test_a_label_s_page_lists_rows_that_are_wrong(client, rows):

@@ -197,7 +197,7 @@ WRONG = [
     ("features", {"data": {"features": "[1, [2], 3]"}}, "must hold numbers"),
     ("features", {"data": {"features": "[[1, 2], [3]]"}}, "rows of one length"),
     ("features", {"data": {"features": "[" * 1500}}, "JSON"),
-    ("features", {"data": {"features": '{"x": 1}'}}, "does not know the names of its features"),
+    ("features", {"data": {"features": '{"x": 1}'}}, "does not store the names of its features"),
     ("features", {"files": {"file": ("x.npy", b"\x93NUMPY\x01\x00")}}, "complete .npy file"),
     ("features", {"files": {"file": ("x.npy", npy(np.array(["a"])))}}, "must hold numbers"),
     ("features", {"files": {"file": ("x.csv", b"\xff\xfe\x00")}}, "must be text"),
@@ -276,7 +276,7 @@ def test_other_labels_are_named_and_nothing_is_compared(apps, tmp_path):
     page = client.get("/try", params={"features": " ".join(map(str, ROW))})
     assert page.status_code == 200
     assert "are not those of the run" in page.text
-    assert "truth is not known" in page.text
+    assert "the file has no truth for it" in page.text
     ruled = client.get("/try", params={"features": " ".join(map(str, ROW)), "threshold": 0.2})
     assert ruled.status_code == 400
 

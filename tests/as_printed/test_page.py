@@ -58,8 +58,7 @@ def test_a_command_on_the_page_parses(command):
     from importlib import import_module
 
     from credibly.cli import COMMANDS, module_name
-    from credibly.cli.command import build_parser
-    from credibly.cli.reader_options import with_named_readers
+    from credibly.cli.command import build_parser, with_named_readers
 
     argv = [*command.split()[1:], *OUT.get(command.split()[1], [])]
     classes = {name: import_module(module_name(name)).Options for name in COMMANDS}

@@ -6,7 +6,10 @@ from numpy.testing import assert_allclose
 
 from credibly import InputError, calibrate
 from credibly.calibrate import choose
-from credibly.calibrate.auto import CALIBRATORS, EXCLUSIVE, LABELWISE
+from credibly.names import CALIBRATORS
+
+LABELWISE = tuple(name for name in CALIBRATORS if name != "isotonic")
+EXCLUSIVE = ("none", "softmax-temperature", "vector")
 
 
 def sigmoid(log_odds):

@@ -8,9 +8,8 @@ from scipy.optimize import minimize
 from scipy.special import expit, log_softmax, softmax
 
 from credibly import InputError, calibrate
-from credibly.calibrate.auto import SOFTMAX_CALIBRATORS
 
-NAMES = list(SOFTMAX_CALIBRATORS)
+NAMES = ["softmax-temperature", "vector"]
 
 
 def log_odds(shares):

@@ -26,8 +26,8 @@ def test_the_sentence_of_the_readme_is_that_of_the_record():
     text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     for name in half:
         assert 0.5 <= half[name][0] <= 0.6
-    assert f"the label is there in {half['sigmoid'][1]:.0%}".replace("%", " %") in text, half
-    assert f"in {half['calibrated'][1]:.0%}".replace("%", " %") in text
+    assert f"are present in {half['sigmoid'][1]:.0%}".replace("%", " %") in text, half
+    assert f"are present in {half['calibrated'][1]:.0%}".replace("%", " %") in text
     assert f"expects {hits['sigmoid']:.0f} times as many images" in text
     assert f"after calibration, {hits['calibrated']:.1f} times" in text
     assert "docs/img/what-0.9-means.svg" in text
@@ -39,6 +39,8 @@ def test_the_guarantee_beside_mapie_is_that_of_the_record():
     assert (ours, own["draws"], peer["draws"]) == ("credibly", 500, 500)
     assert own["recall"] > 0.9 - 2 * own["standard error"]
     text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-    assert f"a recall of 90 % reach {100 * own['recall']:.1f} % over 500 draws" in text
+    assert (
+        f"a guaranteed recall of 90 % reach {100 * own['recall']:.1f} % on average over 500" in text
+    )
     assert f"{theirs} reaches {100 * peer['recall']:.1f} % on the same draws" in text
     assert f"sets of {peer['size']:.1f} labels instead of {own['size']:.1f}" in text

@@ -14,7 +14,7 @@ import pytest
 import torch
 from benchmarks.long_runs import records
 from benchmarks.long_runs.plan import Plan
-from benchmarks.long_runs.unit import translate
+from benchmarks.long_runs.unit import carried_out, translate
 
 from credibly import losses
 
@@ -143,6 +143,27 @@ def test_a_translated_last_layer_starts_near_the_probabilities_of_bce(name):
         found = criterion.probabilities(head(inputs))
     assert (found - torch.sigmoid(before)).abs().mean() < 0.04
     assert not torch.equal(head(inputs), before)
+
+
+@pytest.mark.parametrize(
+    ("loss", "start"),
+    [("spa", "own linear probe"), ("asl(gamma_pos=0,detach_weight=true)", "BCE's linear probe")],
+)
+def test_a_unit_that_fine_tunes_starts_from_a_solved_last_layer(loss, start, tmp_path):
+    unit = {
+        "id": "a",
+        "data": "digits:few",
+        "settings": {"model": "cnn", "batch_size": 32, "head_start": True, "fixed_norms": True},
+        "trainings": [{"reads": [1], "learning_rate": 1e-3, "loss": loss}],
+        "seed": 0,
+        "trial": False,
+    }
+    record = carried_out(unit, tmp_path)
+    assert "failed" not in record
+    (training,) = record["results"]
+    assert training["start"] == start
+    (read,) = training["reads"]
+    assert read["maps"]["link + affine"]["NLL"] < math.log(2)
 
 
 def queue(folder: Path, limit: int) -> list[str]:

@@ -15,7 +15,7 @@ import pytest
 
 import credibly.cli
 from credibly import InputError
-from credibly.cli import COMMANDS, main, tables
+from credibly.cli import COMMANDS, main, terminal
 from credibly.cli.command import build_parser, option, resolve
 
 HEAVY = ("torch", "numba", "matplotlib", "numpy", "pyarrow", "scipy", "sklearn", "duckdb", "rich")
@@ -215,7 +215,7 @@ def test_help_names_every_command(capsys):
 
 def test_tables_show_cells_as_they_are_and_cut_nothing(capsys):
     long = "x" * 300
-    tables.print_table("title", ["[bold]", "n"], [["[red]", 1], [long, float("nan")]])
+    terminal.print_table("title", ["[bold]", "n"], [["[red]", 1], [long, float("nan")]])
     shown = capsys.readouterr().out
     assert "[bold]" in shown
     assert "[red]" in shown
@@ -224,7 +224,7 @@ def test_tables_show_cells_as_they_are_and_cut_nothing(capsys):
 
 
 def test_json_is_one_plain_document(capsys):
-    tables.print_json(
+    terminal.print_json(
         {"a": np.float32(0.5), "b": np.array([1, 2]), "c": float("inf"), "狗": [np.nan, None, True]}
     )
     shown = capsys.readouterr().out
@@ -232,7 +232,7 @@ def test_json_is_one_plain_document(capsys):
 
 
 def test_progress_is_silent_where_nobody_watches(capsys):
-    with tables.progress("working", total=2) as advance:
+    with terminal.progress("working", total=2) as advance:
         advance(1)
     shown = capsys.readouterr()
     assert (shown.out, shown.err) == ("", "")

@@ -33,7 +33,7 @@ WRONG = {
     "serve p.parquet --port 99999": "--port must lie between 0 and 65,535",
     "evaluate p.parquet --bins 0": "--bins must lie between",
     "evalute p.parquet": "Did you mean evaluate?",
-    "search p.parquet -knife": "write '!knife' for '-knife'",
+    "search p.parquet -knife": "write '!knife' instead of '-knife'",
 }
 
 PROGRAM = """

@@ -10,7 +10,6 @@ import pytest
 
 from credibly import Predictions, metrics
 from credibly.cli import main
-from credibly.metrics.summaries import MIN_COUNT
 
 LABELS = ["dog", "[red] cat", "no truth", "no positive", "e"]
 
@@ -102,7 +101,7 @@ def test_intervals_hold_the_numbers(bins, tmp_path, capsys):
         low, high = found["intervals"][name]
         assert low <= found["numbers"][name] <= high
     whole = RECORDS["plain"]
-    options = {"bins": bins, "min_count": MIN_COUNT}
+    options = {"bins": bins, "min_count": 30}
     ace = metrics.calibration_error(whole.probabilities, whole.targets, **options)
     assert found["numbers"]["ACE"] == pytest.approx(float(ace))
 
@@ -216,8 +215,8 @@ def test_bad_input_is_one_sentence_and_2(tmp_path, capsys):
     (tmp_path / "cut.parquet").write_bytes(Path(whole).read_bytes()[:-20])
     cases = {
         "bare.parquet": "--as probabilities --truth FILE --out predictions.parquet",
-        "unknown.parquet": "all is unknown",
-        "alike": "ids must differ; 'a' is the id of rows 0 and 1",
+        "unknown.parquet": "all of it is unknown",
+        "alike": "ids must be different; 'a' is the id of rows 0 and 1",
         "cut.parquet": "must be a complete Parquet file",
         "nowhere.parquet": "there is no file",
     }

@@ -13,7 +13,7 @@ from scipy.special import expit
 import credibly as cr
 from credibly import Predictions
 from credibly.cli import main
-from credibly.workflows import ProbabilityMap, calibrate_scores
+from credibly.workflows import calibrate_scores
 
 LABELS = ["cat", "dog", "cow"]
 ROWS = 600
@@ -49,7 +49,7 @@ def run(folder, *argv: str) -> int:
 def test_fit_here_apply_there(folder, capsys):
     fit = ("calibrate", "val.npz", "--truth", "y.csv", "--loss", "bce", "--save", "map.json")
     assert run(folder, *fit) == 0
-    expected = ProbabilityMap.read(folder / "map.json").probabilities(np.load(folder / "test.npy"))
+    expected = cr.Pipeline.read(folder / "map.json").probabilities(np.load(folder / "test.npy"))
     for name in ("test.csv", "test.npy"):
         assert run(folder, "calibrate", name, "--apply", "map.json", "--out", "p.parquet") == 0
         read = Predictions.read(folder / "p.parquet")
@@ -66,7 +66,7 @@ def test_the_map_is_that_of_python(folder):
     scores = np.load(folder / "val.npz")["scores"]
     ids = np.load(folder / "val.npz")["ids"]
     result = calibrate_scores(scores, truth, "bce", labels=LABELS, ids=ids)
-    result.probability_map.write(folder / "python.json")
+    result.pipeline.write(folder / "python.json")
     assert (folder / "python.json").read_text() == (folder / "map.json").read_text()
 
 
@@ -125,8 +125,11 @@ WRONG = {
         (*APPLY, "--out", "p.parquet"),
         r"the map was fitted on other labels: .*\['dog'\].*\['dgo'\]",
     ),
-    "no out": (APPLY, "--out or --save must be given"),
-    "a loss for a map": ((*APPLY, "--out", "p.parquet", "--loss", "bce"), "--loss does not go"),
+    "no out": (APPLY, r"Give --out \(predictions file\), --save \(map\)"),
+    "a loss for a map": (
+        (*APPLY, "--out", "p.parquet", "--loss", "bce"),
+        "--loss cannot be combined with --apply",
+    ),
     "no map": (
         ("calibrate", "test.csv", "--apply", "y.csv", "--out", "p.parquet"),
         "must be JSON.*--save FILE",
@@ -148,7 +151,7 @@ WRONG = {
             "--truth",
             "y.csv",
         ),
-        "belongs to logits",
+        "is for logits",
     ),
     "misspelt flag": ((*IMPORT, "--lables", "a"), "Did you mean --labels"),
 }

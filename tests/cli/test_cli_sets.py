@@ -241,12 +241,12 @@ def test_every_rule_writes_the_sets_it_gives_in_python(flags, rule, tmp_path, ca
 WRONG = {
     "risk": (["--recall", "0.9", "--guarantee", "soon"], "--guarantee must be expected"),
     "risk above 1": (["--recall", "0.9", "--guarantee", "2"], "`delta` must lie in|--delta must"),
-    "expected precision": (["--precision", "0.9", "--guarantee", "expected"], "--guarantee of a"),
+    "expected precision": (["--precision", "0.9", "--guarantee", "expected"], "--guarantee of P"),
     "unknown name": (["--threshold", "0.5,dgo=0.2"], "no label 'dgo' to threshold. Did you mean"),
     "no number": (["--threshold", "dog=high"], "--threshold must be numbers"),
     "no miss": (["--cost", "review=1"], "--cost must name the cost of a miss"),
-    "misspelt cost": (["--cost", "mis=1"], "--cost has no part 'mis'. Did you mean 'miss'"),
-    "lonely": (["--top-k", "1", "--min-precision", "0.5"], "--min-precision goes with --best-f"),
+    "misspelt cost": (["--cost", "mis=1"], "--cost has no entry 'mis'. Did you mean 'miss'"),
+    "lonely": (["--top-k", "1", "--min-precision", "0.5"], "--min-precision needs --best-f"),
 }
 
 

@@ -81,7 +81,7 @@ def test_thresholds_are_shown_by_label(tmp_path, capsys):
         (["--apply", "rule.json", "--top-k", "2"], "exactly one of"),
         (["--apply", "other.json"], "cow"),
         (["--apply", "bare.json"], "must hold a rule and the names of its labels"),
-        (["--top-k", "2", "--map", "rule.json"], "add --save"),
+        (["--top-k", "2", "--map", "rule.json"], "--map needs --save"),
         (["--top-k", "2", "--map", "other.json", "--save", "x.json"], "must have the labels"),
     ],
 )
@@ -101,7 +101,7 @@ def test_a_map_and_a_rule_become_one_file(tmp_path):
     scores = NOISE.normal(size=(600, 4))
     targets = NOISE.random(scores.shape) < 1 / (1 + np.exp(-2 * scores))
     done = cr.calibrate_scores(scores, targets, "bce", labels=LABELS)
-    done.probability_map.write(tmp_path / "map.json")
+    done.pipeline.write(tmp_path / "map.json")
     done.predictions[done.held_out].write(tmp_path / "p.parquet")
     files = {"out": "sets.csv", "map": "map.json", "save": "model.json"}
     flags = [word for k, v in files.items() for word in (f"--{k}", str(tmp_path / v))]
@@ -116,7 +116,7 @@ def test_maps_and_pipelines_are_one_format_and_old_maps_load(tmp_path):
     scores = NOISE.normal(size=(400, 4))
     targets = NOISE.random(scores.shape) < 1 / (1 + np.exp(-2 * scores))
     done = cr.calibrate_scores(scores, targets, "bce", labels=LABELS)
-    done.probability_map.write(tmp_path / "map.json")
+    done.pipeline.write(tmp_path / "map.json")
     read = cr.Pipeline.read(tmp_path / "map.json")
     assert read.labels == LABELS
     expected = done.pipeline.probabilities(scores)
@@ -126,8 +126,8 @@ def test_maps_and_pipelines_are_one_format_and_old_maps_load(tmp_path):
     old = {"map": 1, "values": "logits", "labels": LABELS, "pipeline": state}
     (tmp_path / "old.json").write_text(json.dumps(old))
     for name in ("map.json", "old.json"):
-        again = type(done.probability_map).read(tmp_path / name)
-        assert (again.labels, again.values) == (LABELS, "logits")
+        again = cr.Pipeline.read(tmp_path / name)
+        assert again.labels == LABELS
         np.testing.assert_array_equal(again.probabilities(scores), expected)
 
 
@@ -150,14 +150,14 @@ def test_rows_that_fitted_a_map_or_a_rule_are_not_passed_off_as_held_out(tmp_pat
     assert warned("calibrate", new, "--apply", fitted, "--out", other) == ""
     use = ["--average-size", "2", "--out", out]
     for path in (every, again):
-        said = "100 % of the rows that fitted its calibration map are in"
+        said = "holds 100 % of the rows that its calibration map was fitted on"
         assert said in warned("sets", path, *use)
         assert said in warned("evaluate", path)
     for path in (judged, other):
         assert warned("sets", path, *use) == warned("evaluate", path) == ""
     assert warned("sets", held, *use, "--save", rule) == ""
     apply = ["--apply", rule, "--out", out]
-    assert "100 % of the rows that fitted this rule are in" in warned("sets", held, *apply)
+    assert "holds 100 % of the rows that this rule was fitted on" in warned("sets", held, *apply)
     assert warned("sets", new, *apply) == ""
     # Row numbers are nobody's ids: equal ones say nothing.
     unnamed = cr.Predictions.from_arrays(probabilities=PROBABILITIES, labels=LABELS)

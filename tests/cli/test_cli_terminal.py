@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from credibly import Predictions, decide
-from credibly.cli import main, tables
+from credibly.cli import main, terminal
 from credibly.cli.errors import in_flags
 from credibly.cli.terminal import safe, safe_text
 
@@ -33,7 +33,7 @@ HOSTILE = [
 PROGRAM = """
 import sys, types, dataclasses, time
 import credibly.cli as cli
-from credibly.cli import tables
+from credibly.cli import terminal
 O = dataclasses.make_dataclass('O', [], frozen=True)
 def run(options):
     {body}
@@ -55,8 +55,8 @@ def program(tmp_path: Path, body: str) -> str:
     return f"{sys.executable} {path}"
 
 
-TABLE = "tables.print_table('a – b', ['–', '狗'], [['±' * 90, float('nan')]] * 1000)"
-JSON = "tables.print_json({'狗–': '\\x9b\\u202e'})"
+TABLE = "terminal.print_table('a – b', ['–', '狗'], [['±' * 90, float('nan')]] * 1000)"
+JSON = "terminal.print_json({'狗–': '\\x9b\\u202e'})"
 
 
 @pytest.mark.parametrize("body", [TABLE, JSON, "print('x' * 10**6)"])
@@ -122,8 +122,8 @@ def test_an_interrupt_while_libraries_are_imported(delay):
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_control_characters_are_escaped(text, capsys):
-    tables.print_table(text, [text], [[text]])
-    tables.print_text(text)
+    terminal.print_table(text, [text], [[text]])
+    terminal.print_text(text)
     shown = capsys.readouterr().out
     for character in "\x1b\x08\x9b\u202e\x7f":
         assert character not in shown

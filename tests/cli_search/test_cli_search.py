@@ -66,10 +66,10 @@ def test_a_contradiction_is_said(file, capsys):
 
 def test_paths_are_shown_where_the_image_is_there(file, tmp_path, capsys):
     best = search(file, "+fork", top=1).ids[0]
-    (tmp_path / best).write_bytes(b"")
+    (tmp_path / f"{best}.png").write_bytes(b"")
     assert run(file, "+fork", "--images", tmp_path, "--top", 2, "--json") == 0
     first, second = json.loads(capsys.readouterr().out)["results"]
-    assert first["path"] == str(tmp_path / best)
+    assert first["path"] == str(tmp_path / f"{best}.png")
     assert "path" not in second
 
 
@@ -118,6 +118,6 @@ def test_joint_needs_truth_and_joint_from_needs_joint(tmp_path, capsys):
     path = tmp_path / "bare.parquet"
     Predictions.from_arrays(probabilities=[[0.5, 0.2]], labels=["a", "b"], ids=["x"]).write(path)
     assert run(path, "a", "--joint") == 2
-    assert "must be fitted where the truth is known" in capsys.readouterr().err
+    assert "is fitted on rows with known truth" in capsys.readouterr().err
     assert run(path, "a", "--joint-from", "x.json") == 2
     assert "must come with `--joint`" in capsys.readouterr().err

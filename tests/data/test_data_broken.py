@@ -87,7 +87,7 @@ def test_a_bad_image_stops_a_worker_with_its_name(folder):
 
 def test_nothing_left_is_an_error(tmp_path):
     write(tmp_path / "cat/1.jpg", "no image")
-    with pytest.raises(cr.InputError, match="not one of its 1 images decodes"):
+    with pytest.raises(cr.InputError, match="none of its 1 images can be decoded"):
         cr.data.load(f"imagefolder:{tmp_path}", skip_bad_images=True)
 
 
@@ -235,17 +235,17 @@ CASES = {
     "flat val": (
         "imagefolder",
         flat_val,
-        r"val must hold a folder for each class; it holds images itself, such as a\.JPEG",
+        r"val must hold one folder per class; it also holds images, such as a\.JPEG",
     ),
-    "no folders": ("imagefolder", lambda root: write(root / "x", ""), "a folder for each class"),
+    "no folders": ("imagefolder", lambda root: write(root / "x", ""), "one folder per class"),
     "no coco": (
         "coco",
         lambda root: None,
         r"must contain annotations/instances_train\[0-9\]\*.json",
     ),
-    "coco years": ("coco", coco_two_years, r"holds the years \[2014, 2017\]; say which"),
+    "coco years": ("coco", coco_two_years, r"holds the years \[2014, 2017\]\. Choose one"),
     "coco json": ("coco", coco_broken, "instances_val2017.json must be JSON"),
-    "coco depth": ("coco", coco_deep, "nests too deep"),
+    "coco depth": ("coco", coco_deep, "nested too deeply"),
     "coco image": ("coco", coco_missing_image, "1 of 2 images are missing: val2017/a.jpg"),
     "coco category": (
         "coco",
@@ -284,7 +284,7 @@ CASES = {
     "hf split": ("hf", lambda root: hf(root, splits=["huh"]), "must be called train, validation"),
     "hf file": ("hf", lambda root: hf(root, filename="b.arrow"), "b.arrow is missing"),
     "hf class": ("hf", lambda root: hf(root, column=[0, 7]), "row 1: classes must lie below 2"),
-    "hf order": ("hf", lambda root: hf(root, state={"_indices_files": ["x"]}), "another order"),
+    "hf order": ("hf", lambda root: hf(root, state={"_indices_files": ["x"]}), "reorders its rows"),
 }
 
 

@@ -196,7 +196,7 @@ def indexed(index):
     ],
 )
 def test_a_saved_index_gives_the_ids_and_is_said(reader, index, tmp_path):
-    with pytest.warns(UserWarning, match="is a saved pandas index.*ids.*not a feature") as caught:
+    with pytest.warns(UserWarning, match="is a saved pandas index.*not a feature.*ids") as caught:
         data = load(indexed(index), reader, tmp_path, labels=["wet"])
     assert len(caught) == 1
     assert data.feature_names == ["x"]

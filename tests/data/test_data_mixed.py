@@ -77,12 +77,12 @@ def test_a_column_becomes_features(text, expected, tmp_path):
 
 
 LEFT_OUT = {
-    "patient_id": ([f"P{row}" for row in range(60)], "'patient_id' left out: .* as ids do"),
-    "PatientId": (range(100, 160), "'PatientId' left out: .* as ids do"),
-    "surname": ([f"N{row}" for row in range(60)], "'surname' left out: .* as ids do"),
+    "patient_id": ([f"P{row}" for row in range(60)], "'patient_id' left out: .* as ids have"),
+    "PatientId": (range(100, 160), "'PatientId' left out: .* as ids have"),
+    "surname": ([f"N{row}" for row in range(60)], "'surname' left out: .* as ids have"),
     "remark": (
         [f"patient {row} came in with a cough" for row in range(60)],
-        "'remark' left out: free text. To train on the text alone, pass `text='remark'`",
+        "'remark' left out: free text. To train on the text only, pass `text='remark'`",
     ),
     "spare": ([""] * 60, "'spare' left out: empty in the training rows"),
 }
@@ -132,7 +132,7 @@ def test_csv_files_packed_or_in_latin_1_read_alike(name, encoding, tmp_path):
     assert (data.feature_names, data.labels) == (["größe"], ["weiß"])
     said = [str(each.message) for each in caught]
     assert len(said) == (encoding in ("latin-1", "cp1252"))
-    assert all("not UTF-8 and is read as Latin-1" in each for each in said)
+    assert all("not UTF-8, so it is read as Latin-1" in each for each in said)
 
 
 def test_labels_may_contain_a_comma(tmp_path):

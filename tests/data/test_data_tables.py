@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 import credibly as cr
+from credibly.data.loading import load_new
 
 TRAIN, TEST, CALIBRATION = 0, 1, 2  # what `split` says of a row
 
@@ -80,7 +81,7 @@ def test_labels_can_be_named_and_columns_ignored(tmp_path):
 
 def test_rows_to_predict_need_no_targets(tmp_path):
     path = csv(tmp_path, "x\n1\n2\n3\n")
-    data = cr.data.load_new(path, labels=["cold", "wet"])
+    data = load_new(path, labels=["cold", "wet"])
     assert (data.targets == -1).all()
 
 
@@ -91,6 +92,11 @@ BAD_CSV = {
         {},
         "row 3, column 'x' must be a number; got 'two'",
     ),
+    "list as label": (
+        "x,tags\n1,\n2,cat\n",
+        {"labels": ["tags"]},
+        r"column 'tags' holds text, the first 'cat'.*pass `label_column=\"tags\"`",
+    ),
     "infinite feature": ("x,y:a\n1,1\ninf,0\n", {}, "infinite; 1 are, the first in row 1"),
     "target": ("image,a\na.png,1\nb.png,7\n", {}, "row 3, column 'a' must be 0, 1, .*got 7"),
     "split": ("x,y:a,split\n1,1,train\n2,1,holdout\n", {}, "row 3, column 'split' must be train"),
@@ -99,7 +105,7 @@ BAD_CSV = {
     "missing": ("image,a\na.png,1\nz.png,1\n", {}, "1 of 2 images are missing: z.png"),
     "ragged": ("x,y:a\n1,1,5\n", {}, "must be a CSV file with a header"),
     "empty": ("", {}, "must start with a header line"),
-    "twice": ("x,x,y:a\n1,2,1\n", {}, "'x' is there twice"),
+    "twice": ("x,x,y:a\n1,2,1\n", {}, "'x' appears twice"),
     "option": (
         "x,y:a\n1,1\n",
         {"lables": ["a"]},
@@ -174,6 +180,13 @@ def test_npz_labels_come_in_the_order_asked_for(tmp_path):
     data = load(tmp_path / "x.npz", labels=["b", "a"])
     assert data.targets.tolist() == [[0, 1], [-1, 0]]
     assert data.truth[0] == pytest.approx([0.1, 0.9])
+
+
+def test_npz_without_targets_is_read_for_prediction(tmp_path):
+    np.savez(tmp_path / "x.npz", features=np.ones((3, 2)), labels=["a", "b"])
+    data = load(tmp_path / "x.npz")
+    assert data.labels == ["a", "b"]
+    assert data.targets.tolist() == [[-1, -1]] * 3
 
 
 BAD_NPZ = {
@@ -302,7 +315,7 @@ BAD_ARFF = {
     "no data": (HEADER.replace("@data", ""), XML, "must have @attribute lines and @data"),
     "header": ("hello\n", XML, "line 1 must be an ARFF header"),
     "label": (DENSE, XML.replace("beach", "beech"), "no attribute 'beech'"),
-    "no labels": (DENSE, None, "needs to say which attributes are labels"),
+    "no labels": (DENSE, None, "does not say which attributes are labels"),
     "not xml": (DENSE, "<labels>", "must be XML"),
     "entities": (
         DENSE,

@@ -12,8 +12,8 @@ import pytest
 from layout_makers import make_vqa
 
 import credibly as cr
-from credibly.papers import vqa_counts
 from credibly.papers.datasets.regions import open_regions
+from credibly.papers.datasets.vqa import vqa_counts
 from credibly.papers.vqa import answer_accuracy, count_accuracy, normalize_answer, vqa_accuracy
 
 IMAGES = (10, 11, 12)

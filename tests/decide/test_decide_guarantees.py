@@ -252,7 +252,7 @@ def test_too_few_rows_and_other_mistakes_are_explained():
         Recall(0.9).fit(probabilities[some], truth[some])
     with pytest.raises(InputError, match=r"needs at least [0-9]+ held-out rows with a known label"):
         Recall(0.9, ("probability", 0.1)).fit(probabilities[some], truth[some])
-    with pytest.raises(InputError, match="cannot be controlled in expectation"):
+    with pytest.raises(InputError, match="its expectation cannot be controlled"):
         Precision(0.9, "expected")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="`per` must be one of 'row', 'label'; got 'rows'"):
         Recall(0.9, per="rows")  # type: ignore[arg-type]

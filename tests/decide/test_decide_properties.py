@@ -138,6 +138,13 @@ def test_every_statement_is_in_short_sentences_and_names_its_assumption(decision
     )
 
 
+@each
+def test_a_guarantee_says_that_its_rows_must_be_unused(decision):
+    promised = "drawn like the fitted ones" in decision.statement
+    assert ("not have been used for training or calibration" in decision.assumption) == promised
+    assert len(decision.assumption.split()) <= 30
+
+
 def hard_cases(decision, dtype):
     """Random rows, ties, extremes, and the neighbours of every number the rule compares with."""
     probabilities = draw(rows=60, seed=4, dtype=dtype)

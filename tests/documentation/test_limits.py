@@ -26,7 +26,8 @@ ON_PAGES_OF = {"papers": 2_500, "benchmarks": 1_500}
 
 
 def words(text: str) -> int:
-    return len(text.split())
+    """The number of words, without the bars of tables and the dashes of lists."""
+    return len(re.findall(r"\S*\w\S*", text))
 
 
 def paragraphs(text: str) -> list[str]:

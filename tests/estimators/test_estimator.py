@@ -133,7 +133,9 @@ def test_what_weights_cannot_do_is_said(many):
     X, Y = many
     weights = np.arange(1, 601)
     for loss in ("quasibinary", "twl", "spa+twl"):
-        with pytest.raises(InputError, match=r"`sample_weight`\) need a loss that takes rows one"):
+        with pytest.raises(
+            InputError, match=r"`sample_weight`\) need a loss that treats rows separately"
+        ):
             CredibleClassifier(loss, model="mlp").fit(X, Y, sample_weight=weights)
     with pytest.raises(ValueError, match="non-zero"):
         CredibleClassifier().fit(X, Y, sample_weight=0 * weights)
@@ -250,7 +252,7 @@ def test_the_same_state_gives_the_same_and_global_randomness_is_left_alone(many)
         ("unknown loss", {"loss": "bse"}, None),
         ("`model` must be one of", {"model": "cnn"}, None),
         (
-            "no minimum in the weights alone",
+            "last layer cannot be solved for loss",
             {"loss": "role(average_size=2)", "model": "linear"},
             None,
         ),

@@ -23,12 +23,15 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 from fault_kills import RENAMES, Tally, fail_often, kill_often, lose_power_often, undisturbed
 from fault_world import CASES, make_world
 
+from credibly.types import JsonObject
+
 IN_A_ROUND = 4
+Record = dict[str, dict[str, JsonObject]]
+"""Counts by attack and command."""
 ROOT = Path(__file__).parents[2]
 ATTACKS: dict[str, Callable[..., Tally]] = {
     "kill": kill_often,
@@ -73,7 +76,7 @@ def _campaign(given: argparse.Namespace, world: Path, place: Path) -> int:
     record = json.loads(given.record.read_text()) if given.record.exists() else {}
     if not (world / "joint.json").exists():
         make_world(world)
-    references: dict[str, Any] = {}
+    references: JsonObject = {}
     for attack, name in _rounds(given.attacks.split(","), given.only):
         if time.monotonic() > end:
             break
@@ -115,7 +118,7 @@ def _rounds(attacks: list[str], only: str | None) -> Iterator[tuple[str, str]]:
             yield from (("server", name) for name in SERVER_TESTS)
 
 
-def _attack_server(name: str, before: dict[str, Any], seconds: float) -> str:
+def _attack_server(name: str, before: JsonObject, seconds: float) -> str:
     """Run the tests of one kind of attack; return what pytest said if any failed, else nothing."""
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *SERVER_TESTS[name]]
     try:
@@ -136,7 +139,7 @@ def _attack_server(name: str, before: dict[str, Any], seconds: float) -> str:
     return ended.stdout if wrong else ""
 
 
-def _add(before: dict[str, Any], tally: Tally) -> None:
+def _add(before: JsonObject, tally: Tally) -> None:
     found = dataclasses.asdict(tally)
     before["rounds"] += 1
     before["faults"] = before.get("faults", 0) + found["kills"]
@@ -148,13 +151,13 @@ def _add(before: dict[str, Any], tally: Tally) -> None:
         kinds[kind] = kinds.get(kind, 0) + count
 
 
-def _total(record: dict[str, Any]) -> int:
+def _total(record: JsonObject) -> int:
     return sum(each.get("faults", 0) for found in record.values() for each in found.values())
 
 
-def read_records(folder: Path) -> dict[str, dict[str, dict[str, Any]]]:
+def read_records(folder: Path) -> Record:
     """Return the sums of all records in a folder, by attack and command."""
-    total: dict[str, dict[str, dict[str, Any]]] = {}
+    total: Record = {}
     for path in sorted(folder.glob("*.json")):
         for attack, commands in json.loads(path.read_text(encoding="utf-8")).items():
             for name, counts in commands.items():
@@ -177,7 +180,7 @@ WORDS = {
 }
 
 
-def totals(records: dict[str, dict[str, dict[str, Any]]]) -> str:
+def totals(records: Record) -> str:
     """Return the sums over commands, as docs/benchmarks/reliability.md shows them."""
     lines = ["| fault | times | wrong |", "|---|---:|---:|"]
     for attack, words in WORDS.items():
@@ -187,7 +190,7 @@ def totals(records: dict[str, dict[str, dict[str, Any]]]) -> str:
     return "\n".join(lines)
 
 
-def table(records: dict[str, dict[str, dict[str, Any]]]) -> str:
+def table(records: Record) -> str:
     """Return the counts as the table of benchmarks/results/reliability.md."""
     lines = ["| fault | command | times | finished after | wrong |", "|---|---|---:|---:|---:|"]
     for attack in WORDS:

@@ -11,6 +11,8 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +97,7 @@ def run(command: Sequence[str], fault: Fault, notes: Path, watched: Path | None 
     return Ended(child.exitcode, (notes / "stderr").read_text(encoding="utf-8"), seconds)
 
 
-def _wait_for_changes(folder: Path, count: int, child: Any) -> None:
+def _wait_for_changes(folder: Path, count: int, child: BaseProcess) -> None:
     """Look without pause: a file being written is seen before it is whole, if only sometimes."""
     seen = _sizes(folder)
     while count and child.is_alive():
@@ -114,7 +116,7 @@ def _sizes(folder: Path) -> dict[str, int]:
 
 
 def _child(
-    command: list[str], fault: Fault, notes: str, begun: Any, watched: Path | None = None
+    command: list[str], fault: Fault, notes: str, begun: Connection, watched: Path | None = None
 ) -> None:
     import torch
 

@@ -53,11 +53,11 @@ class FailingDisk:
 
         return call
 
-    def _ours(self, target: Any) -> bool:
+    def _ours(self, target: object) -> bool:
         return _name(target).startswith(self.folder)
 
 
-def _name(target: Any) -> str:
+def _name(target: object) -> str:
     if isinstance(target, int):
         return os.readlink(f"/proc/self/fd/{target}")
     return str(target)
@@ -95,7 +95,7 @@ class PowerLoss:
                     self._flush_file(inode, path)
         real_sync, real_replace, real_unlink = os.fsync, os.replace, os.unlink
 
-        def fsync(descriptor: Any) -> None:
+        def fsync(descriptor: int) -> None:
             path = _name(descriptor)
             self._instant(path)
             real_sync(descriptor)
@@ -104,11 +104,11 @@ class PowerLoss:
             elif path.startswith(str(self.folder)):
                 self._flush_file(os.fstat(descriptor).st_ino, path)
 
-        def replace(source: Any, target: Any, **options: Any) -> None:
+        def replace(source: str, target: str, **options: int) -> None:
             self._instant(str(target))
             real_replace(source, target, **options)
 
-        def unlink(path: Any, **options: Any) -> None:
+        def unlink(path: str, **options: int) -> None:
             self._instant(str(path))
             real_unlink(path, **options)
 

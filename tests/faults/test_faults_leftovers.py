@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
 import pytest
 from fault_process import SERVER
@@ -16,7 +16,7 @@ from credibly.files import atomic_path, sweep
 NAME = "an [odd]* name.txt"  # means something else to patterns
 
 
-def _write(path: str, text: str, talk: Any, replaced: bool) -> None:
+def _write(path: str, text: str, talk: Connection, replaced: bool) -> None:
     """Write; say so; end when told. Some writers replace the file they were given."""
     with atomic_path(path) as beside:
         if replaced:
@@ -113,7 +113,7 @@ def test_without_locks_files_are_written_and_nothing_is_swept(tmp_path, monkeypa
     Writer(tmp_path / NAME, "half").kill()
     left = names(tmp_path)
 
-    def refused(*_: Any) -> None:
+    def refused(*_: object) -> None:
         raise OSError(errno.ENOLCK, "no locks available")
 
     monkeypatch.setattr(fcntl, "flock", refused)

@@ -183,5 +183,5 @@ def test_the_pipeline_gives_calibrated_probabilities_by_name(tmp_path):
         assert rows == sorted(rows, key=lambda row: -row["score"])
     assert alone == found[0]
     assert tagger(texts[0], top_k=1) == alone[:1]
-    with pytest.raises(InputError, match="names of the labels"):
+    with pytest.raises(InputError, match="must have label names"):
         huggingface.save(tmp_path, model, cr.Pipeline("asl"))

@@ -104,7 +104,7 @@ def test_a_module_of_one_s_own_needs_the_loss_only(tmp_path):
 def test_what_would_fail_after_training_is_refused_before(tmp_path):
     from credibly.integrations.lightning import Calibrate, Module
 
-    with pytest.raises(InputError, match="must know the loss"):
+    with pytest.raises(InputError, match="needs the loss"):
         trainer(tmp_path, callbacks=[Calibrate()]).fit(Plain(), loader(), loader())
     bad = Calibrate("bce", out=tmp_path / "p.parquet" / "x")
     (tmp_path / "p.parquet").write_text("a file")

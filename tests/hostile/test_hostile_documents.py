@@ -18,7 +18,6 @@ from credibly.checks import InputError
 from credibly.retrieve.joint.model_selection import joint_from
 from credibly.train import fit, recipe
 from credibly.untrusted.documents import read_toml
-from credibly.workflows import ProbabilityMap
 
 DATA = cr.data.synthetic(80, num_features=4)
 SCORES = np.random.default_rng(0).normal(size=(200, 3))
@@ -66,10 +65,27 @@ def try_all(path, use, inside: str = "") -> None:
 def test_a_map(method, tmp_path):
     path = tmp_path / "map.json"
     found = cr.calibrate_scores(SCORES, TRUTH, loss="asl", method=method)
-    found.probability_map.write(path)
+    found.pipeline.write(path)
     # What does not depend on the method is tried once.
     inside = "" if method == METHODS[0] else "calibrator"
-    try_all(path, lambda: ProbabilityMap.read(path).pipeline.probabilities(SCORES[:9]), inside)
+    try_all(path, lambda: cr.Pipeline.read(path).probabilities(SCORES[:9]), inside)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("method", METHODS)
+def test_a_map_for_numpy(method, tmp_path):
+    path = tmp_path / "map.json"
+    pipeline = cr.calibrate_scores(SCORES, TRUTH, loss="asl", method=method).pipeline
+    probabilities = pipeline.probabilities(SCORES)
+    # What does not depend on the method is tried once.
+    rules = (cr.decide.TopK(1), cr.decide.AverageSize(1)) if method == METHODS[0] else (None,)
+    for rule in rules:
+        pipeline.decision = rule and rule.fit(probabilities, TRUTH)
+        pipeline.write(path)
+        inside = "calibrator" if rule is None else ""
+        try_all(path, lambda: cr.runtime.load(path).probabilities(SCORES[:9]), inside)
+        if rule is not None:
+            try_all(path, lambda: cr.runtime.load(path).sets(SCORES[:9]), "runtime")
 
 
 @pytest.mark.filterwarnings("ignore")

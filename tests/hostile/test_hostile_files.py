@@ -261,7 +261,7 @@ def test_names_of_columns_that_are_no_text_are_refused(tmp_path):
 def test_a_column_that_is_there_twice_among_many_is_named(tmp_path):
     names = [*(f"f{n}" for n in range(2000)), "f7"]
     (tmp_path / "x.csv").write_text(",".join(names) + "\n" + ",".join("1" * 2001) + "\n")
-    with pytest.raises(cr.InputError, match="'f7' is there twice"):
+    with pytest.raises(cr.InputError, match="'f7' appears twice"):
         cr.data.load(tmp_path / "x.csv")
 
 

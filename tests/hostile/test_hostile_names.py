@@ -12,7 +12,7 @@ import pytest
 
 import credibly as cr
 from credibly.app.report import write as write_report
-from credibly.cli import main, tables
+from credibly.cli import main, terminal
 from credibly.files import append_lines, atomic_path, spreadsheet_cell, spreadsheet_text
 
 STARTS = ("", "'", "''", "=", "+", "-", "@", "\t", "\r", "a", "1", "-1", "'-1", "'=")
@@ -51,8 +51,8 @@ NAMES = (":x:", ":smile:", "[red]a[/red]", "[/]", ":warning:")
 
 
 def test_labels_are_shown_as_they_are(capsys):
-    tables.print_text(" ".join(NAMES))
-    tables.print_table("", ["label"], [[name] for name in NAMES])
+    terminal.print_text(" ".join(NAMES))
+    terminal.print_table("", ["label"], [[name] for name in NAMES])
     shown = capsys.readouterr().out
     assert all(shown.count(name) == 2 for name in NAMES)
 
@@ -67,20 +67,20 @@ def test_a_bar_shows_names_as_they_are(capsys, monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "200")
     for name in NAMES:
-        with tables.progress(name, total=1) as advance:
+        with terminal.progress(name, total=1) as advance:
             advance(1)
         assert name in stream.getvalue()
 
 
 def test_work_that_takes_long_writes_lines_where_there_is_no_terminal(capsys, monkeypatch):
-    monkeypatch.setattr(tables, "LINE_SECONDS", 0.01)
+    monkeypatch.setattr(terminal, "LINE_SECONDS", 0.01)
     said = ""
-    with tables.progress("reading p.parquet", total=4) as advance:
+    with terminal.progress("reading p.parquet", total=4) as advance:
         advance(1)
         while said.count("\n") < 2:
             said += capsys.readouterr().err
     assert "reading p.parquet: 25%, 0 seconds" in said
-    with tables.progress("reading", total=4, quiet=True) as advance:
+    with terminal.progress("reading", total=4, quiet=True) as advance:
         advance(1)
     assert capsys.readouterr().err == ""
 

@@ -84,7 +84,7 @@ def test_the_process_ends_although_a_thread_is_at_work():
     program = """
     import socket, threading, time
     from anyio import to_thread
-    from credibly.app.server import server
+    from credibly.app.server.connections import server
     from credibly.app.server import connections
 
     connections.SHUTDOWN_SECONDS = 1

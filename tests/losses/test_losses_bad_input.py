@@ -30,7 +30,7 @@ ARGUMENTS = [
     (lambda: cl.from_name("spa(3)"), "arguments are written `key=value`"),
     (lambda: cl.from_name("avgk"), "needs average_size"),
     (lambda: cl.from_name("spa(scale_neg=big)"), "spa"),
-    (lambda: cl.Composite(lambda v: -v, lambda v: -v), "must not decrease"),
+    (lambda: cl.Composite(lambda v: -v, lambda v: -v), "decrease as scores grow"),
     (lambda: cl.Composite(lambda v: v.mean(), softplus), "same shape"),
     (lambda: cl.Composite(lambda v: torch.log(-v), softplus), "finite"),
     (lambda: cl.Composite(lambda v: torch.zeros_like(v), softplus), "differentiable"),

@@ -11,6 +11,8 @@ from safetensors.torch import load_file
 
 import credibly as cr
 from credibly.cli import main
+from credibly.papers.checkpoints import convert_checkpoint
+from credibly.papers.single_positive import hide_labels
 
 STATE = {"conv.weight": torch.arange(6.0).reshape(2, 3), "fc.bias": torch.zeros(2)}
 LAYOUTS = {
@@ -24,7 +26,7 @@ LAYOUTS = {
 @pytest.mark.parametrize("content", LAYOUTS.values(), ids=LAYOUTS)
 def test_the_weights_of_a_checkpoint_are_kept(content, tmp_path):
     torch.save(content, tmp_path / "c.pth")
-    assert cr.papers.convert_checkpoint(tmp_path / "c.pth", tmp_path / "c.safetensors") == [*STATE]
+    assert convert_checkpoint(tmp_path / "c.pth", tmp_path / "c.safetensors") == [*STATE]
     found = load_file(tmp_path / "c.safetensors")
     assert found.keys() == STATE.keys()
     assert all(torch.equal(found[name], STATE[name]) for name in STATE)
@@ -48,10 +50,10 @@ def test_anything_else_is_refused_and_nothing_is_written(content, words, tmp_pat
     monkeypatch.chdir(tmp_path)
     torch.save(content, "c.pth")
     with pytest.raises(cr.InputError, match=words):
-        cr.papers.convert_checkpoint("c.pth", "c.safetensors")
+        convert_checkpoint("c.pth", "c.safetensors")
     assert os.listdir(tmp_path) == ["c.pth"]
     with pytest.raises(cr.InputError, match=r"`out` must end in \.safetensors"):
-        cr.papers.convert_checkpoint("c.pth", "c.pt")
+        convert_checkpoint("c.pth", "c.pt")
 
 
 def test_the_command_converts(tmp_path, capsys):
@@ -68,7 +70,7 @@ def test_the_command_converts(tmp_path, capsys):
 @pytest.mark.parametrize(("others", "value"), [("unknown", -1), ("absent", 0)])
 def test_one_label_of_each_training_row_is_kept_and_all_of_test_rows(others, value):
     data = cr.data.load("synthetic", n=2000, seed=0)
-    hidden = cr.papers.hide_labels(data, seed=3, others=others)
+    hidden = hide_labels(data, seed=3, others=others)
     test = data.split == 1
     np.testing.assert_array_equal(hidden.targets[test], data.targets[test])
     several = ~test & (data.targets.sum(1) > 0)
@@ -81,5 +83,5 @@ def test_one_label_of_each_training_row_is_kept_and_all_of_test_rows(others, val
 
 def test_each_label_of_a_row_is_kept_as_often_as_the_others():
     data = cr.data.Data(list("abc"), np.tile([1, 0, 1], (4000, 1)), features=np.zeros((4000, 1)))
-    share = (cr.papers.hide_labels(data, seed=0).targets == 1).mean(0)
+    share = (hide_labels(data, seed=0).targets == 1).mean(0)
     np.testing.assert_allclose(share, [0.5, 0, 0.5], atol=0.03)

@@ -11,7 +11,7 @@ from scipy.special import expit
 
 import credibly as cr
 from credibly import InputError, calibrate, decide, losses
-from credibly.calibrate.auto import CALIBRATORS
+from credibly.names import CALIBRATORS
 
 LOSSES = ["bce", "asl", "spa", "focal", "softmax", "quasibinary", "twl", "avgk", "spa+lpr"]
 CALIBRATORS = [None, *CALIBRATORS]

@@ -13,7 +13,7 @@ from torch import nn
 
 import credibly as cr
 from credibly import calibrate, decide
-from credibly.calibrate.auto import CALIBRATORS
+from credibly.names import CALIBRATORS
 
 LABELS = 6
 DECISIONS = {

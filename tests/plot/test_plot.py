@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import credibly as cr
-from credibly import metrics, plot
+from credibly import InputError, Predictions, metrics, plot
 from credibly.decide import AverageSize
 from credibly.losses import SPA, Asymmetric, TwoWay
 
@@ -163,7 +163,7 @@ def test_what_a_plot_lacks_is_told():
     without = cr.Predictions.from_arrays(probabilities=P, labels=list("abcd"))
     with pytest.raises(cr.InputError, match="these hold none"):
         plot.reliability(without)
-    with pytest.raises(cr.InputError, match="`targets` must stand beside"):
+    with pytest.raises(cr.InputError, match="needs `targets`"):
         plot.coverage(P)
 
 
@@ -172,3 +172,22 @@ def test_the_normalizer_is_read_from_runs(tmp_path):
     (tmp_path / "log.jsonl").write_text("\n".join(lines) + "\n")
     ax = plot.normalizer({"quasibinary": tmp_path})
     np.testing.assert_allclose(ax.lines[0].get_ydata(), [1, 1 / 2, 1 / 3])
+
+
+@pytest.mark.parametrize("name", ["sets.csv", "sets.parquet"])
+def test_set_sizes_of_a_file_of_label_sets(tmp_path, name):
+    Predictions.from_arrays(probabilities=P, labels=["a", "b", "c", "d"]).write(
+        tmp_path / "p.parquet"
+    )
+    cr.write_sets(tmp_path / "p.parquet", cr.decide.Threshold(0.5), tmp_path / name)
+    drawn = [bar.get_height() for bar in plot.set_sizes(tmp_path / name).patches]
+    assert drawn == [bar.get_height() for bar in plot.set_sizes(P >= 0.5).patches]
+    with pytest.raises(InputError, match="file of label sets"):
+        plot.set_sizes(tmp_path / "p.parquet")
+
+
+def test_hits_of_predictions_are_those_of_their_labels():
+    labels = ["a", "b", "c", "d"]
+    one = Predictions.from_arrays(probabilities=P, targets=Y, labels=labels)
+    points = np.asarray(plot.hits(one).collections[0].get_offsets())
+    np.testing.assert_allclose(points, np.stack([P[Y[:, 0] >= 0].sum(0), (Y == 1).sum(0)], 1))

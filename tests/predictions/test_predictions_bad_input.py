@@ -22,9 +22,9 @@ BAD_COLUMNS = {
     "NaN": ({"p:dog": [0.1, 0.2, float("nan")]}, r"must not be NaN; row 2, column 'p:dog' is"),
     "null": ({"p:dog": [0.1, None, 0.3]}, r"'p:dog' must have a number in every row; row 1"),
     "text": ({"p:dog": ["0.1", "x", "0.3"]}, r"'p:dog' must hold numbers; .*first 'x' in row 1"),
-    "odd truth": ({"y:dog": [0, 7, 1]}, r"targets must be 1 .*got 7 at row 1, column 'y:dog'"),
+    "odd truth": ({"y:dog": [0, 7, 1]}, r"targets must be 0, 1, .*got 7 at row 1, column 'y:dog'"),
     "score NaN": ({"s:dog": [0.0, float("nan"), 1]}, r"scores must not be NaN; row 1, column 's:"),
-    "alike ids": ({"id": ["a", "b", "a"]}, r"ids must differ; 'a' is the id of rows 0 and 2"),
+    "alike ids": ({"id": ["a", "b", "a"]}, r"ids must be different; 'a' is the id of rows 0 and 2"),
     "no id": ({"id": ["a", None, "c"]}, r"every row must have an id; row 1 has none"),
     "label of nothing": ({"p:": [0.1, 0.2, 0.3]}, r"label 1 has an empty name"),
     "truth of one": ({"p:cat": [0.1, 0.2, 0.3]}, r"must (have|be) a column 'y:cat'"),
@@ -111,9 +111,11 @@ def test_parts_with_other_labels_are_named(tmp_path):
     with pytest.raises(InputError, match=r"part-1.parquet lacks \['cat'\] and has \['cow'\] besid"):
         Predictions.read(tmp_path)
     random_record(4, ["dog", "cat"]).write(tmp_path / "part-1.parquet")
-    with pytest.raises(InputError, match=r"ids must differ; 'row 0' is the id of rows 0 and 4"):
+    with pytest.raises(
+        InputError, match=r"ids must be different; 'row 0' is the id of rows 0 and 4"
+    ):
         Predictions.read(tmp_path)
-    with pytest.raises(InputError, match=r"ids must differ; 'row 0'"):
+    with pytest.raises(InputError, match=r"ids must be different; 'row 0'"):
         Predictions.scan(tmp_path).check_ids()
 
 
@@ -124,7 +126,7 @@ CSV_FILES = {
     "text": ("id,dog\na,0.5\nb,half\n", "column 'dog' must hold numbers; .*'half' in row 1"),
     "gap": ("id,dog\na,0.5\nb,\n", "'dog' must have a number in every row; row 1"),
     "scores": ("id,dog\na,0.5\nb,-3.5\n", r"got -3.5 at row 1, column 'p:dog'.*loss"),
-    "twice": ("id,dog,dog\na,0.5,0.5\n", "'dog' is there twice"),
+    "twice": ("id,dog,dog\na,0.5,0.5\n", "'dog' appears twice"),
     "no labels": ("id\na\n", "must name at least one label"),
 }
 
@@ -170,7 +172,7 @@ def test_bad_npz_files_are_explained(tmp_path):
 def test_bad_arrays_are_explained(tmp_path):
     make = Predictions.from_arrays
     half = np.full((2, 2), 0.5)
-    with pytest.raises(InputError, match=r"labels must differ; 'a' is there twice"):
+    with pytest.raises(InputError, match=r"labels must be different; 'a' appears twice"):
         make(probabilities=half, labels=["a", "a"])
     with pytest.raises(InputError, match=r"with 1 labels; got \(2, 2\)"):
         make(probabilities=half, labels=["a"])
@@ -209,9 +211,7 @@ def test_bad_requests_are_explained(tmp_path):
         record.join_truth(np.zeros((5, 2)), ids=["u", "v", "w", "x", "y"])
     with pytest.raises(InputError, match=r"one row per id, 5; got 4"):
         record.join_truth(np.zeros((4, 2)))
-    with pytest.raises(
-        InputError, match=r"layout of the first, and what it has of scores and targets"
-    ):
+    with pytest.raises(InputError, match=r"layout of the first batch, with scores and targets"):
         write_pieces(tmp_path / "q.parquet", [record, Predictions(*bare_fields(record))])
 
 

@@ -177,7 +177,7 @@ def test_a_file_replaced_after_it_was_opened_is_noticed(tmp_path):
     random_record(9).write(tmp_path / "p.parquet")
     scan = Predictions.scan(tmp_path / "p.parquet")
     random_record(7, seed=1).write(tmp_path / "p.parquet")
-    with pytest.raises(InputError, match=r"p.parquet has changed since it was opened"):
+    with pytest.raises(InputError, match=r"p.parquet was changed after it was opened"):
         scan.read()
 
 
@@ -204,7 +204,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path):
     with pytest.raises(RuntimeError, match="power cut"):
         write_pieces(path, _power_cut(record))
     with pytest.raises(
-        InputError, match=r"p.parquet: ids must differ; 'row 0' is the id of rows 0"
+        InputError, match=r"p.parquet: ids must be different; 'row 0' is the id of rows 0"
     ):
         write_pieces(path, [record, record])
     with pytest.raises(InputError, match="at least one row"), Writer(path, record.labels):
@@ -317,7 +317,7 @@ def test_every_batch_has_what_the_first_has(storage, lost, tmp_path):
         rows[3:], **{lost: None}, **({"all_targets": None} if lost == "targets" else {})
     )
     for first, second in ((rows[:3], other), (other, rows[:3])):
-        with pytest.raises(InputError, match="what it has of scores and targets"):
+        with pytest.raises(InputError, match="with scores and targets if the first has them"):
             write_pieces(tmp_path / "x.parquet", [first, second])
         write_pieces(tmp_path / "x.parquet", [first])
         assert Predictions.read(tmp_path / "x.parquet") == first

@@ -15,7 +15,7 @@ from predictions_instances import ODD_LABELS, random_record
 from credibly import InputError, Predictions
 from credibly.losses import SPA
 from credibly.predictions import Layout
-from credibly.predictions.file_formats import read_table
+from credibly.predictions.foreign_files import read_table
 
 
 def write_csv(path: Path, header: list[str], rows: list[list[object]]) -> None:

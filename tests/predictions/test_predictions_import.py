@@ -158,7 +158,7 @@ BAD = {
     "no loss": ({"source": LOGITS, "values": "logits"}, r"logits need the `loss`.*XGBoost"),
     "a loss of probabilities": (
         {"source": VALUES["probabilities"], "values": "probabilities", "loss": "bce"},
-        "`loss` belongs to logits",
+        "`loss` is for logits",
     ),
     "one dimension": ({"source": LOGITS[0], "values": "logits", "loss": "bce"}, "of shape"),
     "one class": (
@@ -173,7 +173,7 @@ BAD = {
     ),
     "duplicate ids": (
         {"source": LOGITS, "values": "logits", "loss": "bce", "ids": ["a"] * 40},
-        "ids must differ; 'a'",
+        "ids must be different; 'a'",
     ),
     "no such id column": (
         {

@@ -58,17 +58,17 @@ DEFECTS: dict[str, tuple[Callable[[], pa.Table], str]] = {
     "lists": (lambda: _changed("p:dog", [[0.5]] * ROWS), "'p:dog' must hold numbers"),
     "structs": (lambda: _changed("p:dog", [{"x": 0.5}] * ROWS), "'p:dog' must hold numbers"),
     "timestamps": (lambda: _changed("p:dog", [NOW] * ROWS), "'p:dog' must hold numbers"),
-    "truth of 2": (lambda: _changed("y:dog", _with(3, 2, 1), pa.int8()), "targets must be 1"),
+    "truth of 2": (lambda: _changed("y:dog", _with(3, 2, 1), pa.int8()), "targets must be 0, 1"),
     "truth of -128": (lambda: _changed("y:dog", _with(3, -128, 1), pa.int8()), "targets must be"),
-    "soft truth of 1.5": (lambda: _changed("y:dog", _with(3, 1.5)), "targets must be 1"),
+    "soft truth of 1.5": (lambda: _changed("y:dog", _with(3, 1.5)), "targets must be 0, 1"),
     "text as truth": (lambda: _changed("y:dog", ["1"] * ROWS), "'y:dog' must hold numbers"),
-    "equal ids": (lambda: _changed("id", ["a"] * ROWS), "ids must differ"),
+    "equal ids": (lambda: _changed("id", ["a"] * ROWS), "ids must be different"),
     "no id": (lambda: _changed("id", _with(3, None, "x")), "must have an id"),
     "ids as lists": (lambda: _changed("id", [[n] for n in range(ROWS)]), "'id' must hold text"),
     "ids as times": (lambda: _changed("id", [NOW] * ROWS), "'id' must hold text"),
     "ids as fractions": (lambda: _changed("id", [0.5] * ROWS), "'id' must hold text"),
-    "a column twice": (lambda: _twice("p:dog"), "'p:dog' is there twice"),
-    "ids twice": (lambda: _twice("id"), "'id' is there twice"),
+    "a column twice": (lambda: _twice("p:dog"), "'p:dog' appears twice"),
+    "ids twice": (lambda: _twice("id"), "'id' appears twice"),
     "truth of one label": (lambda: pa.table(_good()).drop_columns(["y:cat"]), "column 'y:cat'"),
     "no labels": (lambda: pa.table({"id": ["a"]}), "not a predictions file"),
 }
@@ -118,7 +118,7 @@ def test_every_reader_refuses_shards_that_overlap(reader, tmp_path):
     table = pa.table(_good())
     pq.write_table(table.slice(0, 5), folder / "a.parquet")
     pq.write_table(table.slice(4), folder / "b.parquet")
-    with pytest.raises(InputError, match="ids must differ; 'row 4'"):
+    with pytest.raises(InputError, match="ids must be different; 'row 4'"):
         reader(folder, tmp_path)
 
 
@@ -213,5 +213,5 @@ def test_ids_are_compared_where_no_writer_has_done_it(tmp_path):
     )
     pq.write_table(table, path)
     for _ in range(2):
-        with pytest.raises(InputError, match="ids must differ; 'row 19'"):
+        with pytest.raises(InputError, match="ids must be different; 'row 19'"):
             cr.retrieve.search(path, "+dog", top=1)

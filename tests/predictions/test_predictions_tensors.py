@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import credibly as cr
-from credibly.predictions.file_formats import read_table
+from credibly.predictions.foreign_files import read_table
 from credibly.untrusted import tensors as tensor_files
 
 SCORES = torch.tensor([[0.25, -1.5], [2.0, 0.5], [-3.0, 1.0]])

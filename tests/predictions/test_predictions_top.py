@@ -257,7 +257,7 @@ def test_commands_that_need_a_column_per_label_say_so(files, tmp_path, command, 
     out = ["--out", str(tmp_path / "x.parquet")]
     code = main([command[0], str(files / "top.parquet"), *command[1:], *out])
     assert code != 0
-    assert "holds the most probable labels of each row" in capsys.readouterr().err
+    assert "holds only the most probable labels of each row" in capsys.readouterr().err
 
 
 def test_one_file_has_one_layout(tmp_path):

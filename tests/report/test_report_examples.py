@@ -39,7 +39,7 @@ def cards(page):
 
 
 def kinds(page):
-    return re.findall(r"</strong> (missed|false alarm), given ([\d.]+)", page)
+    return re.findall(r"</strong> (missed|false alarm), model says ([\d.]+)", page)
 
 
 def test_the_worst_rows_come_first_in_turns_and_each_row_once(shelf, tmp_path):

@@ -13,7 +13,6 @@ from credibly.app import report
 from credibly.app.statistics.labels import label_atlas, label_pairs, summarize_columns
 from credibly.app.statistics.overview import first_look
 from credibly.cli import main
-from credibly.metrics.summaries import MIN_COUNT
 from credibly.targets import Targets
 
 
@@ -84,9 +83,7 @@ def test_the_noise_floor_is_what_right_probabilities_show():
     p, y = drawn(3000, 3)
     rows = label_atlas(list("abc"), p, y)
     for t, row in enumerate(rows):
-        chance = metrics.calibration_noise(
-            p[:, [t]], Targets(y[:, [t]]), repeats=60, min_count=MIN_COUNT
-        )
+        chance = metrics.calibration_noise(p[:, [t]], Targets(y[:, [t]]), repeats=60, min_count=30)
         assert row.noise == pytest.approx(float(chance), rel=0.12)
 
 

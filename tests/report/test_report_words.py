@@ -76,10 +76,10 @@ def test_the_verdict_includes_accuracy():
     weak = verdict(predictions(np.tile(rates, (3000, 1)) + rng.normal(0, 1e-6, y.shape), y))
     assert weak.grade == "good"
     assert "ranking is weak" in weak.sentences[2]
-    assert "get none" in weak.sentences[2]
+    assert "get no label" in weak.sentences[2]
     sharp = verdict(predictions(np.where(y == 1, 0.95, 0.02), y))
     assert "ranking is good" in sharp.sentences[2]
-    assert "get none" not in sharp.sentences[2]
+    assert "get no label" not in sharp.sentences[2]
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -123,7 +123,7 @@ def test_a_level_needs_enough_entries():
     p, y = np.full((49, 1), 0.8), np.ones((49, 1), dtype=np.int8)
     assert "too few to say" in verdict(predictions(p, y)).sentences[0]
     p, y = np.vstack([p, np.ones((9, 1))]), np.vstack([y, y[:9]])
-    assert "hardly ever undecided" in verdict(predictions(p, y)).sentences[0]
+    assert "Too few probabilities lie between" in verdict(predictions(p, y)).sentences[0]
 
 
 def test_long_lists_say_how_many_more():

@@ -88,6 +88,24 @@ def test_every_engine_gives_the_same_ids_and_bits(query, top, data, file):
 
 
 @each_query
+@pytest.mark.parametrize("between", [(0.1, 0.5), (0.0, 0.2), (0.9, 1.0), (0.97, 0.98)])
+def test_a_range_of_probabilities_is_a_search_of_the_rows_in_it(query, between, data):
+    ids, chances, truth = data
+    p = probability(query, chances, LABELS).astype(np.float32)
+    inside = np.flatnonzero((p >= np.float32(between[0])) & (p <= np.float32(between[1])))
+    answer = Index(chances, LABELS, ids, truth).search(query, top=50, between=between)
+    assert answer.rows == len(inside)
+    if not len(inside):
+        assert (answer.hits, answer.expected_hits, answer.known_rows) == ([], 0, 0)
+        return
+    names = [ids[row] for row in inside]
+    few = Index(chances[inside], LABELS, names, truth[inside]).search(query, top=50)
+    assert answer.hits == few.hits
+    for name in ("expected_hits", "known_rows", "known_expected", "known_hits"):
+        assert getattr(answer, name) == pytest.approx(getattr(few, name), rel=1e-12)
+
+
+@each_query
 def test_hits_count_only_rows_whose_truth_is_known_for_the_query(query, data, file):
     ids, chances, truth = data
     places = [LABELS.index(name) for name in parse(query).labels]

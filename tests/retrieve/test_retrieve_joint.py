@@ -372,4 +372,4 @@ def test_the_command_writes_what_search_takes(tmp_path, capsys):
     bare = str(tmp_path / "bare.parquet")
     Predictions.from_arrays(probabilities=chances, labels=list(LABELS), ids=ids).write(bare)
     assert main(["joint", "fit", bare, "--out", out]) == 2
-    assert "must be fitted where the truth is known" in capsys.readouterr().err
+    assert "is fitted on rows with known truth" in capsys.readouterr().err

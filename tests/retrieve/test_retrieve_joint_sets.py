@@ -209,7 +209,9 @@ def test_sets_of_the_command_hold_all_labels(files, capsys, tmp_path):
     out = str(tmp_path / "sets.parquet")
     assert main([*arguments, "--joint-coverage", "0.8", "--out", out]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert "holds all its true labels with a probability of at least 0.8" in document["statement"]
+    assert (
+        "contains all its true labels with a probability of at least 0.8" in document["statement"]
+    )
     assert main([*arguments, "--most-probable", "--out", out]) == 0
     assert json.loads(capsys.readouterr().out)["decision"]["decision"] == "most-probable-set"
 
@@ -224,7 +226,7 @@ def test_evaluate_and_also_of_the_command(files, capsys):
     assert 0 <= numbers["subset accuracy"] <= 1
     assert document["pairs"][0].keys() == {"labels", "expected", "real"}
     assert main(["evaluate", test, "--joint-from", model]) == 0
-    assert "farthest from what is expected" in capsys.readouterr().out
+    assert "pairs of labels with the largest difference" in capsys.readouterr().out
     search_also = ["search", test, "+a", "--joint", "--joint-from", model, "--also", "2"]
     assert main([*search_also, "--json"]) == 0
     also = json.loads(capsys.readouterr().out)["also"]
@@ -237,8 +239,11 @@ def test_evaluate_and_also_of_the_command(files, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["sets", "TEST", "--most-probable", "--out", "OUT"], "must know which labels go together"),
-        (["sets", "TEST", "--top-k", "1", "--joint-from", "MODEL", "--out", "OUT"], "goes with"),
+        (["sets", "TEST", "--most-probable", "--out", "OUT"], "need a joint model"),
+        (
+            ["sets", "TEST", "--top-k", "1", "--joint-from", "MODEL", "--out", "OUT"],
+            "--joint-from needs",
+        ),
         (
             ["sets", "TEST", "--joint-coverage", ".8", "--joint-from", "TEST", "--out", "OUT"],
             "other rows",

@@ -151,8 +151,8 @@ def test_names_are_found_without_case_and_accents(typed, meant, form):
 @pytest.mark.parametrize(
     ("text", "reason", "place"),
     [
-        ("+cafe -DOG", "several labels are called like 'DOG'. Write 'dog' or 'Dog'.", 7),
-        ("cafe & NINO", "several labels are called like 'NINO'. Write 'niño' or 'nino'.", 7),
+        ("+cafe -DOG", "several labels match 'DOG'. Write 'dog' or 'Dog'.", 7),
+        ("cafe & NINO", "several labels match 'NINO'. Write 'niño' or 'nino'.", 7),
         ("+cafe -caff", "unknown label 'caff'", 7),
     ],
 )

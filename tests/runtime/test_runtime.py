@@ -14,7 +14,7 @@ from scipy.special import expit
 
 import credibly as cr
 from credibly import InputError, calibrate, decide, losses, runtime
-from credibly.calibrate.auto import CALIBRATORS, SOFTMAX_CALIBRATORS
+from credibly.names import METHODS
 
 LABELS, ROWS = 4, 200
 CONTEXT = {"num_labels": LABELS, "average_size": 2.0}
@@ -29,7 +29,8 @@ WITH_ARGUMENTS = [
     "spa(scale_neg=10, slope_pos=2)",
 ]
 LOSSES = [*sorted(losses.names()), *SUFFIXED, *WITH_ARGUMENTS]
-CALIBRATORS = [None, *CALIBRATORS, *SOFTMAX_CALIBRATORS]
+CALIBRATORS = [None, *(name for name in METHODS if name != "auto")]
+SOFTMAX_CALIBRATORS = ("softmax-temperature", "vector")
 DECISIONS = {
     "none": lambda: None,
     "threshold": lambda: decide.Threshold(0.3),

@@ -105,7 +105,7 @@ def test_ids_that_are_there_twice_are_named(session, tmp_path):
     rows = Predictions.from_arrays(**rows_of(20))
     rows.write(tmp_path / "a.parquet")
     rows[5:9].write(tmp_path / "b.parquet")
-    with pytest.raises(InputError, match="ids must differ; '0-"):
+    with pytest.raises(InputError, match="ids must be different; '0-"):
         evaluate(tmp_path, executor=Spark(session))
 
 

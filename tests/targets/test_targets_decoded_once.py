@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import credibly as cr
 from credibly import calibrate, decide, metrics, plot, retrieve, targets
 from credibly.app.statistics.overview import verdict
 from credibly.pipeline import Pipeline
 from credibly.predictions import Predictions
 from credibly.targets import Targets
+from credibly.train import Network, fit
 
 RNG = np.random.default_rng(0)
 PROBABILITIES = RNG.random((60, 6)).astype(np.float32)
@@ -83,6 +86,18 @@ def test_decoded_targets_are_taken_as_they_are(name: str, decoded: list[int]) ->
 @pytest.mark.parametrize("name", CALLS)
 def test_decoded_targets_give_the_result_of_what_they_were_decoded_from(name: str) -> None:
     np.testing.assert_equal(CALLS[name](Targets(HARD)), CALLS[name](HARD.astype(np.float64)))
+
+
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_a_run_decodes_when_it_reads_and_when_it_selects(
+    epochs: int, decoded: list[int], tmp_path: Path
+) -> None:
+    features = RNG.normal(size=(60, 3)).astype(np.float32)
+    np.savez(tmp_path / "rows.npz", features=features, targets=HARD, split=np.arange(60) % 3 == 0)
+    data = cr.data.load(tmp_path / "rows.npz")
+    recipe = Network(model="mlp", hidden=4, epochs=epochs, dropout=0.0)
+    fit(data, recipe, folder=tmp_path / "run")
+    assert len(decoded) == 2
 
 
 def test_a_verdict_on_predictions_decodes_nothing(decoded: list[int]) -> None:

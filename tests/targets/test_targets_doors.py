@@ -2,57 +2,72 @@
 
 from __future__ import annotations
 
-import ast
-from collections import defaultdict
-from pathlib import Path
+import inspect
+import pkgutil
+from collections.abc import Callable, Iterator
+from dataclasses import is_dataclass
+from importlib import import_module
+from types import FunctionType, ModuleType
+from typing import Any
 
-import pytest
-
-SOURCE = Path(__file__).parents[2] / "src" / "credibly"
-
-pytestmark = pytest.mark.skipif(not SOURCE.is_dir(), reason="the source tree is not here")
-
-STILL_INSIDE = ("data", "integrations", "metrics", "predictions", "retrieve")
-"""Packages in which a function that is not exported may accept ``coding``. Remove those done."""
-
-DOORS_INSIDE = 14
-"""How many such functions there are. Lower it when one goes."""
+import credibly
+from credibly import targets
+from credibly.data.readers import KINDS
 
 
-def exported() -> set[str]:
-    names: set[str] = set()
-    for path in SOURCE.rglob("*.py"):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__":
-                names |= set(ast.literal_eval(node.value))
-    return names
+def modules() -> Iterator[ModuleType]:
+    """Yield the package and every module of it that can be imported with what is installed."""
+    yield credibly
+    for found in pkgutil.walk_packages(credibly.__path__, "credibly."):
+        if not found.name.endswith("__main__"):
+            try:
+                yield import_module(found.name)
+            except ImportError:  # of an extra that is not here
+                continue
 
 
-def with_coding(body: list[ast.stmt], public: set[str], inside: str | None = None) -> list[str]:
-    """Return functions that accept ``coding``, except public ones and methods of public classes."""
-    found = []
-    for node in body:
-        if isinstance(node, ast.ClassDef):
-            bases = {base.id for base in node.bases if isinstance(base, ast.Name)}
-            known = inside or next(iter({node.name, *bases} & public), None)
-            found += with_coding(node.body, public, known)
-        elif isinstance(node, ast.FunctionDef):
-            arguments = [*node.args.args, *node.args.kwonlyargs]
-            private = node.name.startswith("_") and node.name != "__init__"
-            door = (inside is not None and not private) or node.name in public
-            if any(each.arg == "coding" for each in arguments) and not door:
-                found.append(node.name)
-    return found
+def doors(known: list[ModuleType]) -> set[Any]:
+    """Return what users call: what packages export, and the readers of files."""
+    found: set[Any] = set()
+    for module in known:
+        for name in getattr(module, "__all__", ()):
+            try:
+                each = getattr(module, name)
+            except ImportError:  # of an extra that is not here
+                continue
+            # A module that is exported exports its public names.
+            inner = vars(each) if isinstance(each, ModuleType) else {name: each}
+            kinds = FunctionType | type
+            found |= {x for key, x in inner.items() if key[0] != "_" and isinstance(x, kinds)}
+    return found | {reader.function for reader in KINDS.values()}
 
 
-def test_only_public_functions_accept_a_coding():
-    public = exported()
-    found: dict[str, list[str]] = defaultdict(list)
-    for path in sorted(SOURCE.rglob("*.py")):
-        package = path.relative_to(SOURCE).parts[0]
-        if package != "targets.py":  # which decodes
-            body = ast.parse(path.read_text(encoding="utf-8")).body
-            found[package] += [f"{path.name}: {name}" for name in with_coding(body, public)]
-    left = [name for package in STILL_INSIDE for name in found.pop(package, [])]
-    assert len(left) <= DOORS_INSIDE, left
-    assert not [name for functions in found.values() for name in functions]
+def accepts_coding(function: Callable[..., Any]) -> bool:
+    return "coding" in inspect.signature(inspect.unwrap(function)).parameters
+
+
+def inner_functions(module: ModuleType, public: set[Any]) -> Iterator[str]:
+    """Yield the functions and methods of a module that accept a coding and are no door."""
+    for name, each in vars(module).items():
+        if not isinstance(each, FunctionType | type) or each in public:
+            continue
+        if each.__module__ != module.__name__:
+            continue
+        if isinstance(each, FunctionType) and accepts_coding(each):
+            yield f"{module.__name__}.{name}"
+        # What an exported class inherits is called through it.
+        if isinstance(each, type) and all(each not in getattr(x, "__mro__", ()) for x in public):
+            record = is_dataclass(each)  # of options, which it carries to a door
+            for method_name, method in vars(each).items():
+                if record and method_name == "__init__":
+                    continue
+                function = getattr(method, "__func__", method)
+                if isinstance(function, FunctionType) and accepts_coding(function):
+                    yield f"{module.__name__}.{name}.{function.__name__}"
+
+
+def test_only_public_functions_accept_a_coding() -> None:
+    known = [module for module in modules() if module is not targets]
+    public = doors(known)
+    assert credibly.Predictions in public
+    assert [name for module in known for name in inner_functions(module, public)] == []

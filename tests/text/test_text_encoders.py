@@ -14,6 +14,7 @@ import torch
 import credibly as cr
 from credibly.cli import main
 from credibly.data import Data
+from credibly.papers.datasets.vqa import vqa_counts
 from credibly.train import recipe
 from credibly.train.distributed import epoch_batches, scoring_batches
 
@@ -219,7 +220,7 @@ def test_lxmert_trains_one_epoch_on_questions_and_regions(questions, lxmert, tmp
     run = cr.train.fit(data, lxmert_settings(lxmert), folder=tmp_path / "run")
     test = data.part("test")
     predictions = cr.load(tmp_path / "run").predict(test)
-    counts = cr.papers.vqa_counts(root / "vqa", predictions.ids, predictions.labels)
+    counts = vqa_counts(root / "vqa", predictions.ids, predictions.labels)
     assert 0 <= cr.papers.vqa.vqa_accuracy(predictions.probabilities, counts) <= 1
     stored = cr.Predictions.read(run.folder / "predictions.parquet")
     assert np.allclose(stored.probabilities, predictions.probabilities)
@@ -293,5 +294,5 @@ def test_texts_alone_and_regions_of_another_width_are_refused(questions, lxmert,
     ):
         with pytest.raises(cr.InputError, match=words):
             build_text(f"hf:{folder}", data, 2)
-    with pytest.raises(cr.InputError, match="name a network for both"):
+    with pytest.raises(cr.InputError, match="Name a network that takes both"):
         cr.train.fit(questions[1], folder=tmp_path / "run")

@@ -20,6 +20,7 @@ from credibly.train import auto as choice
 from credibly.train import auto as kinds
 from credibly.train import fit, load, recipe
 from credibly.train.auto import Size, candidates, choose, problem_of
+from credibly.train.prediction import predict_members_to
 
 pytest.importorskip("lightgbm")
 MODELS = ("auto", "forest", "boosting")
@@ -96,7 +97,7 @@ def test_test_rows_have_no_influence_on_the_choice(rows):
     changed[rows.split == 1] = 1 - changed[rows.split == 1]
     features = rows.features.copy()
     features[rows.split == 1] += 7
-    other = dataclasses.replace(rows, targets=np.clip(changed, -1, 1), features=features, _hash=[])
+    other = dataclasses.replace(rows, targets=np.clip(changed, -1, 1), features=features)
     first, second = (choose(problem_of(data, loss, run, 0), run) for data in (rows, other))
     assert first.table == second.table
     assert np.array_equal(first.scores, second.scores)
@@ -144,6 +145,11 @@ def test_the_budget_decides_by_the_size_of_the_data_alone():
     more = candidates(Size(100_000, 500, 80, 1), recipe(budget="1000h"))
     assert [row["model"] for row in more if "left_out" in row] == ["forest"]  # its memory
     assert [row["seconds"] for row in more] == sorted(row["seconds"] for row in more)
+
+
+@pytest.mark.parametrize(("rows", "features", "labels"), [(66_225, 256, 80), (3_904, 1_836, 159)])
+def test_a_large_table_is_not_left_with_a_network_alone(rows, features, labels):
+    assert {"linear", "mlp"} <= set(planned(Size(rows, features, labels, 1)))
 
 
 def test_without_lightgbm_boosting_is_left_out_and_says_so(monkeypatch):
@@ -226,7 +232,7 @@ def test_predictions_of_members_can_be_kept_and_their_weighted_log_odds_are_the_
     names = list(run.members)
     assert [name.rpartition("-")[0] for name in names] == run.candidates["members"]
     assert len(set(names)) == len(names)
-    paths = cr.train.predict_members_to(load(tmp_path / "run"), test, tmp_path / "members")
+    paths = predict_members_to(load(tmp_path / "run"), test, tmp_path / "members")
     assert [path.stem for path in paths] == names
     kept = [cr.predictions.Predictions.read(path) for path in paths]
     odds = np.stack([np.log(p) - np.log1p(-p) for p in (k.probabilities for k in kept)])
@@ -244,7 +250,7 @@ def test_the_command_line_shows_what_was_compared_and_keeps_members(tmp_path, ca
     source, out = str(tmp_path / "rows.npz"), str(tmp_path / "run")
     assert main(["train", source, "--out", out, "--budget", "20s"]) == 0
     shown = capsys.readouterr().out
-    assert "models compared on rows they did not see" in shown
+    assert "comparison of models on rows that they were not trained on" in shown
     assert all(name in shown for name in (*kinds.FIT, "estimate s", "spent s"))
     assert main(["train", source, "--out", out, "--budget", "20s", "--resume", "--json"]) == 0
     table = json.loads(capsys.readouterr().out)["candidates"]
@@ -254,14 +260,14 @@ def test_the_command_line_shows_what_was_compared_and_keeps_members(tmp_path, ca
     assert main(given) == 0
     assert {path.stem for path in folder.iterdir()} == set(load(out).members)
     assert main([*given, "--engine", "spark"]) == 2
-    assert "--members and --format take the folder of a run" in capsys.readouterr().err
+    assert "--members and --format need the folder of a run" in capsys.readouterr().err
 
 
 def test_a_run_of_one_network_has_no_members_to_keep(rows, tmp_path):
     run = fit(rows, settings("linear", epochs=1), folder=tmp_path / "run")
     assert run.members == {}
     with pytest.raises(InputError, match="has one network and no members"):
-        cr.train.predict_members_to(run, rows, tmp_path / "members")
+        predict_members_to(run, rows, tmp_path / "members")
 
 
 def test_the_report_shows_what_was_compared(rows, tmp_path):
@@ -408,7 +414,7 @@ def test_without_a_calibrator_a_sum_has_no_shift():
 def test_rare_features_cost_a_forest_little():
     noise = np.random.default_rng(0)
     rows = cr.data.synthetic(300)
-    rare = dataclasses.replace(rows, features=(noise.random((300, 800)) < 0.01) * 1.0, _hash=[])
+    rare = dataclasses.replace(rows, features=(noise.random((300, 800)) < 0.01) * 1.0)
     dense, sparse = (
         problem_of(each, cr.losses.BCE().eval(), recipe(folds=2, loss="bce"), 0)
         for each in (rows, rare)

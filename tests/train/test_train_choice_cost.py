@@ -9,7 +9,7 @@ MEASURED = [
     ("linear", Size(391, 72, 6, 5), 0.63),
     ("linear", Size(1211, 294, 6, 5), 0.6),
     ("linear", Size(333, 1449, 45, 5, 1396), 2.1),
-    ("linear", Size(16000, 256, 10, 1), 3.4),
+    ("linear", Size(16000, 256, 10, 1), 1.6),
     ("linear", Size(4574, 1280, 20, 1), 6.7),
     ("linear", Size(16000, 256, 200, 1), 24.0),
     ("linear", Size(3904, 1836, 159, 1, 1800), 35.0),
@@ -29,7 +29,7 @@ MEASURED = [
     ("boosting", Size(1211, 294, 6, 5), 3.4),
     ("boosting", Size(333, 1449, 45, 5, 1396), 7.7),
     ("boosting", Size(463, 1847, 27, 5, 1840), 7.8),
-    ("boosting", Size(17215, 500, 22, 1, 490), 17.7),
+    ("boosting", Size(17215, 500, 22, 1, 381), 17.7),
 ]
 """CPU seconds of candidates on shared sets, one thread."""
 

@@ -133,7 +133,7 @@ def test_overwrite_replaces_a_run_and_nothing_else(name, tmp_path):
     assert type(cr.load(folder).recipe) is Trees
     assert not (folder / "log.jsonl").exists()
     assert again.metrics == fit(rows, Trees()).metrics
-    with pytest.raises(cr.InputError, match="Give one"):
+    with pytest.raises(cr.InputError, match="Give only one"):
         fit(rows, recipe, folder=folder, overwrite=True, resume=True)
 
 

@@ -209,7 +209,7 @@ def test_a_model_without_names_goes_by_position_and_says_so(world, tmp_path, cap
     renamed = frame.rename(columns={"class": "x", "age": "y"})
     found, shown = notes(door, folder, renamed, tmp_path, capsys)
     assert len(shown) == 1
-    assert re.search("does not know the names of its features.* are taken by position", shown[0])
+    assert re.search("does not store the names of its features.* are matched by position", shown[0])
     np.testing.assert_allclose(found, expected, rtol=1e-5)
     by_array = run.predict(frame.to_numpy())  # has no names: nothing to say
     np.testing.assert_allclose(by_array.probabilities, expected, rtol=1e-5)
@@ -220,7 +220,7 @@ def test_objects_are_refused_by_a_run_without_names(world, tmp_path):
     app = create_app([world / "all.parquet"], run=folder / "run", hosts=["testserver"])
     answer = TestClient(app).post("/api/predict", json={"features": [dict.fromkeys("abcde", 1.0)]})
     assert answer.status_code == 400
-    assert "does not know the names of its features" in answer.json()["error"]
+    assert "does not store the names of its features" in answer.json()["error"]
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,7 @@ def test_a_run_predicts_with_the_views_it_was_given(tmp_path):
     assert again.model.views == "flip"
     rows = data.part("test")
     np.testing.assert_array_equal(again.scores(rows), run.scores(rows))
-    mirrored = dataclasses.replace(rows, images=rows.images[:, :, ::-1].copy(), _hash=[])
+    mirrored = dataclasses.replace(rows, images=rows.images[:, :, ::-1].copy())
     torch.testing.assert_close(run.scores(mirrored), run.scores(rows))
 
 
@@ -185,7 +185,10 @@ REFUSED = {
     "decay": ({"layer_decay": 1.5}, "`layer_decay` must lie in"),
     "cutout": ({"cutout": 0.7}, "`cutout` must lie in"),
     "views": ({"views": "many"}, "`views` must be one of"),
-    "cached views": ({"frozen": True, "features": True, "views": "flip"}, "keeps one view"),
+    "cached views": (
+        {"frozen": True, "features": True, "views": "flip"},
+        "stores one view per image",
+    ),
     "augment": ({"augment": "flip"}, "`augment` must be one of"),
 }
 

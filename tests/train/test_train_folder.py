@@ -82,7 +82,7 @@ def test_a_run_that_fails_with_a_checkpoint_keeps_it(tmp_path):
 def test_two_writers_never_share_a_folder(tmp_path):
     class Second(Callback):
         def on_epoch(self, figures):
-            with pytest.raises(InputError, match="being written by another process"):
+            with pytest.raises(InputError, match="another process is writing"):
                 fit(DATA, recipe(epochs=2), folder=tmp_path / "run", resume=True)
             seen.append(figures["epoch"])
 

@@ -294,7 +294,11 @@ def test_a_penalty_that_nothing_takes_is_refused(name):
 
 UNSOLVABLE = {
     "images": (pictures(), {}, "solved on features; pictures holds images"),
-    "a loss that learns": (awkward(), {"loss": "role", "average_size": 1.5}, "no minimum in the"),
+    "a loss that learns": (
+        awkward(),
+        {"loss": "role", "average_size": 1.5},
+        "last layer cannot be solved for",
+    ),
 }
 
 

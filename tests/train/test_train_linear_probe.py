@@ -15,6 +15,7 @@ import credibly as cr
 from credibly import InputError, losses
 from credibly.models import build
 from credibly.train import Callback, fit, fitting, recipe, resolve
+from credibly.train.callbacks import ProgressBar
 from credibly.train.distributed import SingleProcess
 from credibly.train.linear import can_probe, solve_last_layer
 
@@ -39,7 +40,7 @@ def started(data, loss, **options):
     torch.manual_seed(0)
     network, criterion = build("resnet20-32", data, len(data.labels)), losses.from_name(loss)
     here = SingleProcess(), Callback()
-    found = solve_last_layer(recipe(**NETWORK), network, criterion, data, plain, *here, **options)
+    found = solve_last_layer(recipe(**NETWORK), network, criterion, data, *here, **options)
     return network.eval(), found
 
 
@@ -92,9 +93,7 @@ def test_features_of_any_scale_have_the_same_solution():
     second = build("resnet20-32", data, 4)
     second.backbone = Larger(second.backbone)
     here = SingleProcess(), Callback()
-    again = solve_last_layer(
-        recipe(**NETWORK), second, losses.BCE(), data, plain, *here, **WELL_POSED
-    )
+    again = solve_last_layer(recipe(**NETWORK), second, losses.BCE(), data, *here, **WELL_POSED)
     assert again.l2 == found.l2
     torch.testing.assert_close(1000 * second.head.weight, first.head.weight, atol=1e-3, rtol=1e-2)
 
@@ -130,8 +129,11 @@ def test_pretrained_networks_for_images_start_with_a_solved_last_layer(given, so
 REFUSED = {
     "no weights": ({"weights": None}, "no `weights`"),
     "frozen": ({"frozen": True}, "got `frozen`"),
-    "memory": ({"loss": "quasibinary"}, "no memory of its own.*got 'quasibinary'"),
-    "detached": ({"loss": "asl(detach_weight=true)"}, "a gradient that is that of its value"),
+    "memory": (
+        {"loss": "quasibinary"},
+        "without parameters or state of its own.*got 'quasibinary'",
+    ),
+    "detached": ({"loss": "asl(detach_weight=true)"}, "whose gradient belongs to its value"),
     "two scores": ({"loss": "avgk", "average_size": 2.0}, "one score per label"),
 }
 
@@ -145,7 +147,7 @@ def test_a_probe_that_cannot_be_had_is_refused(given, match, pretrained, tmp_pat
 
 def test_without_held_out_rows_nothing_is_solved(pretrained):
     data = pictures()
-    alone = dataclasses.replace(data, split=np.where(data.split == 2, 0, data.split), _hash=[])
+    alone = dataclasses.replace(data, split=np.where(data.split == 2, 0, data.split))
     settings = recipe(**NETWORK, weights=pretrained, calibrate="none", select="last")
     assert resolve(settings, alone).probe_first is False
     with pytest.raises(InputError, match="held-out rows"):
@@ -182,7 +184,7 @@ def test_an_interrupted_run_ends_bit_identical_and_solves_once(pretrained, tmp_p
         assert sha(tmp_path / "broken" / name) == sha(tmp_path / "whole" / name), name
 
 
-@pytest.mark.parametrize("shown", [Callback, cr.train.ProgressBar])
+@pytest.mark.parametrize("shown", [Callback, ProgressBar])
 def test_a_callback_hears_of_every_penalty_before_the_first_update(shown, pretrained, tmp_path):
     heard = []
 

@@ -16,7 +16,8 @@ from credibly.predictions import Dataset, Predictions
 from credibly.retrieve import search
 from credibly.targets import SparseTargets
 from credibly.train import extreme_classification as many
-from credibly.train import fit, predict_to, recipe
+from credibly.train import fit, recipe
+from credibly.train.prediction import predict_to
 
 SETTINGS = recipe(loss="spa", model="mlp", hidden=16, epochs=8, learning_rate=0.02)
 LABELS = 60
@@ -108,8 +109,8 @@ def test_the_largest_scores_do_not_depend_on_chunks(monkeypatch):
 
 BAD = {
     "a loss of pairs": ({"loss": "spa+lpr"}, "loss of single entries"),
-    "mixup": ({"mixup": 0.2}, "do not go with `mixup`"),
-    "a budget of labels": ({"average_size": 2.0}, "do not go with `average_size`"),
+    "mixup": ({"mixup": 0.2}, "cannot be combined with `mixup`"),
+    "a budget of labels": ({"average_size": 2.0}, "cannot be combined with `average_size`"),
 }
 
 

@@ -164,8 +164,8 @@ def test_training_by_the_command_line_gives_the_same_run(tmp_path, capsys):
         warnings.simplefilter("always")
         assert main(["train", str(tmp_path / "rows.csv.gz"), *given]) == 0
     printed = capsys.readouterr()
-    assert "To name the rows by a column, pass --id-column patient_id." in printed.err
-    assert "To train on the text alone, pass --text note." in printed.err
+    assert "To use a column as ids, pass --id-column patient_id." in printed.err
+    assert "To train on the text only, pass --text note." in printed.err
     said = " ".join(printed.out.split())
     assert "2 labels" in said
     assert "Data(" not in said
@@ -187,7 +187,7 @@ def test_new_categories_and_gaps_are_zeros_and_counted(tmp_path):
     run = train(rows, tmp_path / "run")[1]
     run.predict(rows).write(tmp_path / "all.parquet")
     new = rows.drop(columns=LABELS).iloc[:4].assign(colour=["red", "teal", None, "pink"])
-    with pytest.warns(UserWarning, match=r"a category that training did not have.*'colour' \(2\)"):
+    with pytest.warns(UserWarning, match=r"the training rows did not have.*'colour' \(2\)"):
         found = run.predict(new).probabilities
     features = run.preparation.transform(Columns(pa.Table.from_pandas(new)))
     assert features[1:, 1:].tolist() == [[0, 0, 0]] * 3

@@ -58,7 +58,7 @@ def test_texts_are_folded_from_twenty_rows_on_that_are_not_tested(trained, held_
 
 
 def test_folds_are_refused_where_rows_are_held_out_by_name_or_too_few():
-    with pytest.raises(InputError, match="`folds` replaces held-out rows"):
+    with pytest.raises(InputError, match="has held-out rows, which `folds` would replace"):
         resolve(recipe(model="tfidf", folds=3), texts(20, 5, 5, drawn=False))
     named = resolve(recipe(model="tfidf"), texts(20, 5, 5, drawn=False))
     assert named.folds == 0

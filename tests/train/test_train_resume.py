@@ -152,7 +152,7 @@ def begun(folder: Path) -> None:
 def test_resume_refuses_other_settings_by_name(tmp_path):
     begun(tmp_path)
     other = recipe(**{**QUICK, "epochs": 4}, model="linear")
-    with pytest.raises(InputError, match=r"begun with epochs = 3; got 4"):
+    with pytest.raises(InputError, match=r"started with epochs = 3; got 4"):
         fit(awkward(), other, folder=tmp_path, resume=True)
 
 
@@ -172,7 +172,7 @@ def test_resume_refuses_another_version(tmp_path):
     begun(tmp_path)
     config = tmp_path / "config.toml"
     config.write_text(config.read_text().replace('version = "', 'version = "7.'))
-    with pytest.raises(InputError, match=r"begun with credibly 7\."):
+    with pytest.raises(InputError, match=r"started with credibly 7\."):
         fit(awkward(), recipe(**QUICK, model="linear"), folder=tmp_path, resume=True)
 
 
@@ -200,7 +200,7 @@ def test_a_damaged_checkpoint_is_told_with_a_way_back_to_the_same_result(setting
     for start in (before.name, "the first step"):
         damaged = sorted((run / "state").iterdir())[-1]
         damaged.write_bytes(damaged.read_bytes()[:-1])
-        match = rf"{damaged.name} must .*Delete it to go on from {start}: .* the same\.$"
+        match = rf"{damaged.name} must .*Delete it to continue from {start}\. .* the same\.$"
         with pytest.raises(InputError, match=match):
             fit(awkward(), settings, folder=run, resume=True)
         for tensors, values in (({}, sound.values), (sound.tensors, strange)):

@@ -15,7 +15,8 @@ from credibly import InputError
 from credibly.data import Data
 from credibly.predictions import Dataset
 from credibly.targets import SparseTargets
-from credibly.train import fit, predict_to, recipe, resolve
+from credibly.train import fit, recipe, resolve
+from credibly.train.prediction import predict_to
 
 ROWS, WIDTH = 240, 50
 

@@ -15,9 +15,10 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 import credibly as cr
 from credibly.cli import main
 from credibly.data import Data
-from credibly.data.splits import TEST
 from credibly.models.text import build_text
 from credibly.train import linear, recipe
+
+TEST = 1  # what `split` says of a row
 
 WORDS = ["red", "green", "dog", "cat", "東京都", "привет", "tree", "of", "the", "car"]
 LABELS = ["red", "dog", "東京都", "never"]
@@ -159,7 +160,7 @@ def test_rows_that_the_file_holds_out_stay_held_out(given, tmp_path):
     assert run.data["train_rows"] == (data.split != 1).sum() - 48 * (given == 2)
     if given == 2:
         run.check_part(data, "calibration")
-        with pytest.raises(cr.InputError, match="names some"):
+        with pytest.raises(cr.InputError, match="has held-out rows"):
             cr.train.fit(data, recipe(folds=3), folder=tmp_path / "folds")
     else:
         with pytest.raises(cr.InputError, match="--folds 0"):
@@ -220,7 +221,7 @@ def test_what_texts_cannot_do_is_refused(tmp_path):
     for settings, words in {
         "mixup": (recipe(mixup=0.2), "mixes features or images"),
         "mlp": (recipe(model="mlp"), "one for text: tfidf"),
-        "features": (recipe(model="tfidf", frozen=True, features=True), "tfidf has none"),
+        "features": (recipe(model="tfidf", frozen=True, features=True), "tfidf has no backbone"),
         "views": (recipe(views="flip"), "needs images"),
     }.values():
         with pytest.raises(cr.InputError, match=words):
@@ -308,7 +309,7 @@ def test_a_network_of_ones_own_takes_question_and_regions(tmp_path, monkeypatch)
     again = cr.load(tmp_path / "run", allow_python=True)
     test = data.part("test")
     assert np.array_equal(again.predict(test).probabilities, run.predict(test).probabilities)
-    with pytest.raises(cr.InputError, match="of your own"):
+    with pytest.raises(cr.InputError, match="Both is your own"):
         cr.train.export(run, tmp_path / "x.onnx")
     deaf = recipe(model="python:own_network:Deaf", epochs=2)
     with pytest.raises(cr.InputError, match=r"`encode\(texts\)`.*Deaf lacks one"):

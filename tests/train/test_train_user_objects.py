@@ -50,9 +50,9 @@ def test_own_network_and_loss_give_a_run_that_loads_with_them(tmp_path):
     loaded = cr.load(tmp_path / "run", model=network(), loss=Hinge())
     found = loaded.predict(NEW).probabilities
     np.testing.assert_array_equal(found, run.predict(NEW).probabilities)
-    with pytest.raises(InputError, match=r"model object \(Net\).*cr\.load\(folder, model="):
+    with pytest.raises(InputError, match=r"your own model \(Net\).*cr\.load\(folder, model="):
         cr.load(tmp_path / "run", loss=Hinge())
-    with pytest.raises(InputError, match=r"loss object \(Hinge\).*cr\.load\(folder, loss="):
+    with pytest.raises(InputError, match=r"your own loss \(Hinge\).*cr\.load\(folder, loss="):
         cr.load(tmp_path / "run", model=network())
 
 
@@ -132,7 +132,7 @@ def test_a_factory_named_by_the_user_is_trained_and_never_imported_unasked(packa
     command = ["train", "synthetic", "--model", name, "--epochs", "1", "--out", str(out), "--quiet"]
     assert main(command) == 0
     sys.modules.pop(package)
-    with pytest.raises(InputError, match=r"names code to import.*allow_python=True"):
+    with pytest.raises(InputError, match=r"imports Python code.*allow_python=True"):
         cr.load(out)
     assert package not in sys.modules
     run = cr.load(out, allow_python=True)

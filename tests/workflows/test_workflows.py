@@ -163,7 +163,7 @@ def test_signed_targets_must_be_declared():
 def test_rows_to_fit_on_leave_some_to_judge_by(fit_rows, message):
     with pytest.raises(InputError, match=message):
         fit_rows.draw(np.arange(10), "rows")
-    with pytest.raises(InputError, match="must number at least 2"):
+    with pytest.raises(InputError, match="there must be at least 2"):
         FitRows().draw(np.arange(1), "rows")
     fitted, others = FitRows(rows=3, seed=1).draw(np.arange(5, 15), "rows")
     assert sorted([*fitted, *others]) == list(range(5, 15))

@@ -110,7 +110,7 @@ def test_flipped_weights_are_refused_when_they_are_read(tensors):
     content = bytearray(tensors.read_bytes())
     content[-3] ^= 1
     tensors.write_bytes(content)
-    with pytest.raises(InputError, match="is damaged: its bytes are not those that were written"):
+    with pytest.raises(InputError, match="is damaged: the file was changed after it was written"):
         read_tensors(tensors)
 
 
@@ -167,7 +167,7 @@ DAMAGE = {
         "run",
         "calibration.json",
         lambda p: p.write_text('{"calibrator": {"name": "unheard"}}'),
-        "calibration.json is not as training wrote it",
+        "calibration.json was changed after training",
     ),
     "a damaged log": ("run", "log.jsonl", lambda p: p.write_text("x\n"), "log.jsonl, line 1"),
 }

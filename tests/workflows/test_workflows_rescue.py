@@ -66,7 +66,7 @@ def test_the_default_is_not_worse_than_what_was_given(situation, loss):
     assert [row[2] for row in table] == sorted(row[2] for row in table)
 
 
-@pytest.mark.filterwarnings("ignore:.*fitted its calibration map:UserWarning")
+@pytest.mark.filterwarnings("ignore:.*its calibration map was fitted on:UserWarning")
 @pytest.mark.parametrize("method", ["auto", "none", "affine"])
 @pytest.mark.parametrize("situation", SITUATIONS)
 def test_ranking_by_the_probabilities_is_not_worse_than_by_the_scores(situation, method, tmp_path):
@@ -131,7 +131,7 @@ def test_rows_of_a_softmax_keep_their_sum(loss, method):
 
 def test_a_map_per_label_of_a_softmax_says_that_rows_no_longer_sum_to_one():
     result = cr.calibrate_scores(*one_each(), "softmax", method="affine")
-    assert "no longer sum to 1" in result.advice
+    assert "do not sum to 1" in result.advice
     sums = result.predictions.probabilities.sum(axis=1)
     assert abs(sums - 1).max() > 0.1
 

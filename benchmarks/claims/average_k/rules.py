@@ -14,8 +14,8 @@ from benchmarks.claims.average_k.methods import (
     TRIED_AT,
 )
 from benchmarks.claims.average_k.tables import HEADS, at, varied
-from benchmarks.claims.comparisons import Comparison, all_of, compare, on, verdict_of
-from benchmarks.claims.findings import NOT_RUN, Finding, Verdict, counted, judged
+from benchmarks.claims.comparisons import Comparison, all_of, compare, finding_of, on, verdict_of
+from benchmarks.claims.findings import NOT_RUN, Amended, Finding, Verdict, counted, judged
 from benchmarks.claims.tables import Difference, Results, difference, mean
 
 PRINTED = "avgk, ML head through softmax"
@@ -114,7 +114,7 @@ def _first(results: Results, pairs: list[tuple[str, int]]) -> Finding:
     parts = [f"ML head as printed minus ce, points: {_shown(pairs, gaps)} ({own.told()})"]
     for title, other in (("ML head through its sigmoid", OURS), ("SCCP head", "avgk, SCCP head")):
         parts.append(f"{title} minus ce: {_over(results, pairs, other, 'ce').told()}")
-    return Finding(verdict_of(sides), "; ".join(parts) + f". Above ce: {on(sides)}.")
+    return finding_of("; ".join(parts) + f". Above ce: {on(sides)}.", sides)
 
 
 def _best(results: Results, pairs: list[tuple[str, int]]) -> Finding:
@@ -131,7 +131,7 @@ def _best(results: Results, pairs: list[tuple[str, int]]) -> Finding:
     soft = _over(results, pairs, "avgk, SCCP head", "ce")
     ours = f"Points, each K and data set: {'; '.join(parts)}; SCCP head minus ce: {soft.told()}. "
     ours = ours.replace(PRINTED, "ML head as printed")
-    return Finding(verdict_of(*conditions), f"{ours}All three: {on(sides)}.")
+    return finding_of(f"{ours}All three: {on(sides)}.", *conditions)
 
 
 def _grows(results: Results, setups: Sizes) -> Finding:
@@ -162,7 +162,7 @@ def _grows(results: Results, setups: Sizes) -> Finding:
         f"ML head as printed minus ce, points: {'; '.join(filter(None, parts))}. Growth from the "
         f"smallest K to the largest, all rows: {whole.told()}; rare classes: {few.told()}."
     )
-    return Finding(verdict_of(*conditions), ours)
+    return finding_of(ours, *conditions)
 
 
 def _few(results: Results, data: str, sizes: tuple[int, ...]) -> Finding:
@@ -200,10 +200,10 @@ def _lag(results: Results, pairs: list[tuple[str, int]]) -> Finding:
         return NOT_RUN
     conditions = [_by_set(gap.sides(sign=-1)) for gap in gaps.values()]
     parts = [
-        f"{name} below ce at every K: {on(sides)}, pooled {gap.pooled}"
+        f"{name} below ce at every K: {on(sides)}, pooled {gap.overall}"
         for (name, gap), sides in zip(gaps.items(), conditions, strict=True)
     ]
-    return Finding(verdict_of(*conditions), "; ".join(parts) + ".")
+    return finding_of("; ".join(parts) + ".", *conditions)
 
 
 def _single(results: Results, setups: Sizes) -> Finding:
@@ -227,9 +227,7 @@ def _single(results: Results, setups: Sizes) -> Finding:
                 f"(two to four: {mean(rest):.1f}, {mean(few):.1f})"
             )
     ours = f"Share of sets of one class at K = {TRIED_AT}, %: {'; '.join(parts)}. "
-    return Finding(
-        verdict_of(*conditions), f"{ours}Fewer of one and more of two to four: {on(sides)}."
-    )
+    return finding_of(f"{ours}Fewer of one and more of two to four: {on(sides)}.", *conditions)
 
 
 def _carries(
@@ -291,8 +289,8 @@ def _heads(results: Results, pairs: list[tuple[str, int]]) -> Finding:
         f"its sigmoid: {own.told()}; SCCP head minus plain ce: {soft.told()} ({shown}). ML head "
         f"above: {on(strict)}."
     )
-    amended = f"at most half a point below: {on(within)}; **{verdict_of(within)}**."
-    return Finding(verdict_of(strict), ours, amended)
+    amended = Amended(f"at most half a point below: {on(within)}", verdict_of(within))
+    return finding_of(ours, strict, amended=[amended])
 
 
 def _batch_and_alpha(results: Results) -> Finding:
@@ -318,4 +316,4 @@ def _batch_and_alpha(results: Results) -> Finding:
 
 def _some(good: list[bool]) -> Verdict:
     """A claim of several parts, each of which was met or not."""
-    return "holds" if all(good) else "holds in part" if any(good) else "contradicted"
+    return "holds" if all(good) else "holds in part" if any(good) else "not reproduced"

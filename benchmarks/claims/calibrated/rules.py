@@ -11,6 +11,7 @@ from benchmarks.claims.comparisons import (
     Comparison,
     all_of,
     compare,
+    finding_of,
     on,
     verdict_of,
     verdict_of_most,
@@ -75,7 +76,7 @@ def _improper(results: Results, setups: Sequence[str]) -> Finding:
         both = all_of(*(gap.sides() for gap in gaps))
         if both:
             each.append(both)
-            pooled = ", ".join(f"{gap.pooled}" for gap in gaps)
+            pooled = ", ".join(f"{gap.overall}" for gap in gaps)
             parts.append(f"{recipe}: {on(both)}, pooled against BCE and SPA {pooled}")
     if not parts:
         return NOT_RUN
@@ -103,7 +104,7 @@ def _phi_improves(results: Results, setups: Sequence[str]) -> Finding:
         return NOT_RUN
     recipes = (*(raw for _, raw in pairs[:3]), *(read for read, _ in pairs))
     parts = [f"{read} against {raw}: {gap.told()}" for (read, raw), gap in gaps.items()]
-    return Finding(verdict_of(sides), f"{_means(results, setups, recipes)}. {'; '.join(parts)}.")
+    return finding_of(f"{_means(results, setups, recipes)}. {'; '.join(parts)}.", sides)
 
 
 def _phi_not_enough(results: Results, setups: Sequence[str]) -> Finding:
@@ -120,7 +121,7 @@ def _phi_not_enough(results: Results, setups: Sequence[str]) -> Finding:
         f"{right.told()}; φ: {wrong.told()}. Not in the rule: focal through φ against BCE: "
         f"{focal.told()}."
     )
-    return Finding(verdict_of(right.sides()), ours)
+    return finding_of(ours, right.sides())
 
 
 def _phi_costs(results: Results, setups: Sequence[str]) -> Finding:
@@ -154,7 +155,7 @@ def _spa_calibrated(results: Results, setups: Sequence[str]) -> Finding:
     starts = [found for found in sides[:2] if found]
     if not starts:
         return NOT_RUN
-    return Finding(verdict_of(*starts), "SPA against BCE, ACE. " + "; ".join(parts) + ".")
+    return finding_of("SPA against BCE, ACE. " + "; ".join(parts) + ".", *starts)
 
 
 def _best(
@@ -181,8 +182,8 @@ def _spa_accurate(results: Results, setups: Sequence[str]) -> Finding:
         return NOT_RUN
     parts = [f"{figure} {gap.told()}" for figure, gap in gaps.items()]
     ours = f"SPA minus the best of ASL, ASL detached, two-way, points: {'; '.join(parts)}. "
-    verdict = verdict_of(*(gap.sides(-0.5) for gap in gaps.values()))
-    return Finding(verdict, f"{ours}At most half a point behind in both: {on(sides)}.")
+    ours += f"At most half a point behind in both: {on(sides)}."
+    return finding_of(ours, *(gap.sides(-0.5) for gap in gaps.values()))
 
 
 def _bce_less_accurate(results: Results, setups: Sequence[str]) -> Finding:
@@ -202,7 +203,7 @@ def _bce_less_accurate(results: Results, setups: Sequence[str]) -> Finding:
         return NOT_RUN
     both = all_of(*sides)
     ours = "BCE minus the best other loss of each setup, mAP@y points. " + "; ".join(parts)
-    return Finding(verdict_of(*sides), f"{ours}. A point behind from both starts: {on(both)}.")
+    return finding_of(f"{ours}. A point behind from both starts: {on(both)}.", *sides)
 
 
 def _lpr(results: Results, setups: Sequence[str], bases: tuple[str, ...]) -> Finding:
@@ -224,7 +225,7 @@ def _lpr(results: Results, setups: Sequence[str], bases: tuple[str, ...]) -> Fin
                 f"point: {on(found)}"
             )
             sides |= {f"{base}, {name}": sign for name, sign in found.items()}
-    return Finding(verdict_of(sides), "; ".join(parts) + ".") if parts else NOT_RUN
+    return finding_of("; ".join(parts) + ".", sides) if parts else NOT_RUN
 
 
 def _retrieval_order(results: Results, setups: Sequence[str]) -> Finding:
@@ -247,11 +248,11 @@ def _retrieval_order(results: Results, setups: Sequence[str]) -> Finding:
     parts = []
     for (one, other), each in gaps.items():
         met = all_of(*(gap.sides() for gap in each))
-        pooled = ", ".join(f"{gap.pooled}" for gap in each)
+        pooled = ", ".join(f"{gap.overall}" for gap in each)
         parts.append(f"{one} above {other} at every length: {on(met)}, pooled by length {pooled}")
     ours = f"mAP of queries of 2 to 5 conditions, points. {'; '.join(parts)}. Both: {on(sides)}."
     halves = (all_of(*(gap.sides() for gap in each)) for each in gaps.values())
-    return Finding(verdict_of(*halves), ours.replace("ASL detached, sigmoid", "raw ASL"))
+    return finding_of(ours.replace("ASL detached, sigmoid", "raw ASL"), *halves)
 
 
 def _retrieval_gap(results: Results, setups: Sequence[str]) -> Finding:
@@ -274,7 +275,7 @@ def _retrieval_gap(results: Results, setups: Sequence[str]) -> Finding:
     ours = (
         f"SPA minus raw ASL, 2 → 5 conditions, points: {', '.join(parts)}. Growth: {gap.told()}. "
     )
-    return Finding(verdict_of(every), f"{ours}It grows in every seed: {on(every)}.")
+    return finding_of(f"{ours}It grows in every seed: {on(every)}.", every)
 
 
 def _one_setting(results: Results, setups: Sequence[str]) -> Finding:
@@ -299,7 +300,7 @@ def _one_setting(results: Results, setups: Sequence[str]) -> Finding:
     shapes = [(s, results.settings(s, "spa, tuned").get("loss")) for s in setups]
     chosen = ", ".join(f"{setup}: {shape}" for setup, shape in shapes if shape)
     ours = f"Shape chosen on held-out rows minus the paper's: {told}. Gains less: {on(sides)}."
-    return Finding(verdict_of(sides), f"{ours} Chosen: {chosen}.")
+    return finding_of(f"{ours} Chosen: {chosen}.", sides)
 
 
 def _weights(results: Results, setups: Sequence[str]) -> Finding:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from benchmarks.claims.tables import Results, Table, spread
+from pathlib import Path
+
+from benchmarks.claims.findings import Finding
+from benchmarks.claims.tables import Results, Table, difference, spread
 from benchmarks.claims.texts.methods import BY_SIZE, ONE_LABEL, SETUPS, SIZES
+from benchmarks.studies import vqa
 
 RECIPES = {
     "BCE": ("bce", "link"),
@@ -57,3 +61,16 @@ def _sets(results: Results) -> Table:
             rows += [[setup, f"{loss}, {reading}", *own] for reading, own in cells.items()]
     header = ["setup", "loss, probabilities", *(f"K = {size:g}" for size in SIZES)]
     return Table("texts-sets", "Banking77: average-K accuracy, %", header, rows)
+
+
+def questions() -> Finding:
+    """SPA beside BCE on constructed questions about images, from the records of the study."""
+    found = vqa.read_records(Path(vqa.__file__).with_suffix(".jsonl"))
+    parts = []
+    for figure in ("VQA accuracy, %", "ACE, %", "NLL × 1000"):
+        one, other = (
+            {each["seed"]: each[figure] for each in found if each["stage"] == stage}
+            for stage in ("spa", "bce")
+        )
+        parts.append(f"{figure.removesuffix(', %')} {difference(one, other)}")
+    return Finding("reported", f"SPA minus BCE on constructed questions: {', '.join(parts)}.")

@@ -18,8 +18,8 @@ from credibly.notebook import ROWS, counted, html_table
 if TYPE_CHECKING:
     from credibly.pipeline import Pipeline
     from credibly.predictions import Predictions
-    from credibly.retrieve import Answer
-    from credibly.review import LabelIssues
+    from credibly.retrieve.answer import Answer
+    from credibly.review.issues import LabelIssues
     from credibly.workflows.calibrated_scores import CalibratedScores
     from credibly.workflows.evaluation import Evaluation
 
@@ -92,20 +92,23 @@ def pipeline(one: Pipeline) -> str:
 
 
 def answer(one: Answer, table: str) -> str:
-    """Return the best rows: with images as tiles, else as ``table``."""
-    pictures = [(hit, _picture(hit.path)) for hit in one.hits[:ROWS]]
-    shown = [(hit, image) for hit, image in pictures if image]
-    return _card("answer", answer=one, shown=shown, table=Markup(table))
+    """Return the best rows: as tiles where one has an image, else as ``table``."""
+    tiles = [(hit, _picture(hit.path)) for hit in one.hits[:ROWS]]
+    shown = tiles if any(image for _, image in tiles) else []
+    more = len(one.hits) - len(shown)
+    return _card("answer", answer=one, shown=shown, more=more, table=Markup(table))
 
 
 def issues(one: LabelIssues) -> str:
     """Return how many labels are probably wrong, and the first of them."""
     rows = [
         [each.id, each.label, each.probability, {1: "yes", 0: "no", None: "–"}[each.given]]
-        for each in one.issues
+        for each in sorted(one.issues, key=lambda each: each.given is None)
     ]
-    table = html_table("The surest first", ["id", "label", "model says", "annotated"], rows)
-    return _card("issues", issues=one, table=Markup(table))
+    unknown = sum(each.given is None for each in one.issues)
+    heads = ["id", "label", "model says", "annotated"]
+    table = html_table("Annotated labels first, the surest first", heads, rows)
+    return _card("issues", issues=one, unknown=unknown, table=Markup(table))
 
 
 def _picture(path: str | None) -> str:

@@ -5,9 +5,10 @@ Charts follow the colours of the page and are readable without scripts. No other
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import floor, isfinite, log10
+from typing import Any
 
 import numpy as np
 from markupsafe import Markup, escape
@@ -17,74 +18,110 @@ from credibly.app.statistics.overview import FirstLook
 from credibly.metrics.calibration import ReliabilityDiagram
 from credibly.types import Array
 
-WIDTH, HEIGHT = 560, 250
-_Place = Callable[[float], float]
 _Link = Callable[[str, str], str]
-LEFT, TOP, RIGHT, BOTTOM = 52, 26, 12, 34
+_PERCENT = {share: f"{100 * share:.0f}" for share in (0.0, 0.25, 0.5, 0.75, 1.0)}
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """A drawing: the rectangle in which values have places, and what is drawn so far.
+
+    Attributes:
+        width, height: of the whole.
+        margins: left, top, right and bottom of the rectangle.
+        across, up: the values at its ends.
+        parts: SVG.
+    """
+
+    width: float
+    height: float
+    margins: tuple[float, float, float, float]
+    across: tuple[float, float] = (0.0, 1.0)
+    up: tuple[float, float] = (0.0, 1.0)
+    parts: list[str] = field(default_factory=list)
+
+    def x(self, value: float) -> float:
+        left, _, right, _ = self.margins
+        start, end = self.across
+        return left + (value - start) / ((end - start) or 1) * (self.width - left - right)
+
+    def y(self, value: float) -> float:
+        _, top, _, bottom = self.margins
+        low, high = self.up
+        return top + (high - value) / ((high - low) or 1) * (self.height - top - bottom)
+
+    def points(self, pairs: Iterable[tuple[float, float]]) -> str:
+        return " ".join(f"{self.x(a):.1f},{self.y(b):.1f}" for a, b in pairs)
+
+    def line(self, across: Array, up: Array, style: str = "curve") -> None:
+        points = self.points(zip(across, up, strict=True))
+        self.parts.append(f'<polyline class="{style}" points="{points}"/>')
+
+    def band(self, across: Array, low: Array, high: Array) -> None:
+        edge = [*zip(across, high, strict=True), *zip(across[::-1], low[::-1], strict=True)]
+        self.parts.append(f'<polygon class="band" points="{self.points(edge)}"/>')
+
+    def bins(self, diagram: ReliabilityDiagram, style: str = "curve") -> None:
+        """Draw frequency against confidence."""
+        seen = diagram.counts > 0
+        self.line(diagram.confidence[seen], diagram.frequency[seen], style)
+
+    def bins_with_band(self, diagram: ReliabilityDiagram) -> None:
+        seen = diagram.counts > 0
+        self.band(diagram.confidence[seen], diagram.lower[seen], diagram.upper[seen])
+        self.bins(diagram)
+
+    def diagonal(self, style: str = "diagonal") -> None:
+        (a, b), (c, d) = self.across, self.up
+        where = f"M{self.x(a):.1f} {self.y(c):.1f}L{self.x(b):.1f} {self.y(d):.1f}"
+        self.parts.append(f'<path class="{style}" d="{where}"/>')
+
+    def text(self, x: float, y: float, words: str, anchor: str = "middle") -> None:
+        self.parts.append(f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{words}</text>')
+
+    def axes(self, across: Mapping[float, str], up: Mapping[float, str], title: str) -> None:
+        """Draw rules at values, their words, and what lies across."""
+        left, _, right, _ = self.margins
+        for value, words in up.items():
+            y = self.y(value)
+            self.parts.append(f'<path class="rule" d="M{left} {y:.1f}H{self.width - right}"/>')
+            self.text(left - 6, y + 4, words, "end")
+        for value, words in across.items():
+            self.text(self.x(value), self.height - 21, words)
+        self.text((left + self.width - right) / 2, self.height - 5, title)
+
+    def svg(self, alt: str, style: str = "drawing") -> Markup:
+        """Return the drawing; without words for those who do not see it, it is decoration."""
+        about = f'role="img" aria-label="{escape(alt)}"' if alt else 'aria-hidden="true"'
+        head = f'<svg viewBox="0 0 {self.width:g} {self.height:g}" {about} class="{style}">'
+        return Markup(head + "".join(self.parts) + "</svg>")
 
 
 def cost_chart(curve: CostCurve, bounds: tuple[float, float], cost: float) -> Markup:
     """Return cost over thresholds as SVG: the curve, its band, the three zones, the rule's cost."""
     highest = float(np.nanmax(np.where(np.isnan(curve.high), curve.cost, curve.high))) or 1.0
     low, high = bounds
-
-    def x(value: float) -> float:
-        return LEFT + value * (WIDTH - LEFT - RIGHT)
-
-    def y(value: float) -> float:
-        return TOP + (1 - value / (1.05 * highest)) * (HEIGHT - TOP - BOTTOM)
-
-    parts = [_zones(x(0), x(low), x(high), x(1), look=low < high)]
-    if not np.isnan(curve.high).any():
-        edge = [(x(t), y(v)) for t, v in zip(curve.thresholds, curve.high, strict=True)]
-        back = [(x(t), y(v)) for t, v in zip(curve.thresholds, curve.low, strict=True)][::-1]
-        parts.append(f'<polygon class="band" points="{_points(edge + back)}"/>')
-    line = [(x(t), y(v)) for t, v in zip(curve.thresholds, curve.cost, strict=True)]
-    parts.append(f'<polyline class="curve" points="{_points(line)}"/>')
-    parts.append(f'<circle class="dot" cx="{x(high):.1f}" cy="{y(cost):.1f}" r="4"/>')
-    parts.append(_axes(x, y, highest))
-    alt = (
-        f"Cost per row over one threshold for all; the lowest, {curve.cost.min():.4g}, is at "
-        f"{curve.best:.3g}. Accept from {high:.4g}, review from {low:.4g}."
-    )
-    head = f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{alt}" class="drawing">'
-    return Markup(head + "".join(parts) + "</svg>")
-
-
-def _zones(start: float, low: float, high: float, end: float, *, look: bool) -> str:
-    zones = [("reject", start, low), ("review", low, high), ("accept", high, end)]
-    drawn = []
-    for name, first, last in zones:
-        if name == "review" and not look:
-            continue
-        width = max(last - first, 0)
-        drawn.append(
-            f'<rect class="zone {name}" x="{first:.1f}" y="{TOP}" width="{width:.1f}" '
-            f'height="{HEIGHT - TOP - BOTTOM}"/>'
-        )
+    frame = _Frame(420, 220, (50, 26, 12, 36), up=(0.0, 1.05 * highest))
+    for name, first, last in (("reject", 0.0, low), ("review", low, high), ("accept", high, 1.0)):
+        x, width = frame.x(first), frame.x(max(first, last)) - frame.x(first)
+        if width or name != "review":
+            frame.parts.append(
+                f'<rect class="zone {name}" x="{x:.1f}" y="26" width="{width:.1f}" height="158"/>'
+            )
         if width > 44:
-            middle = (first + last) / 2
-            drawn.append(f'<text x="{middle:.1f}" y="{TOP - 8}" text-anchor="middle">{name}</text>')
-    return "".join(drawn)
-
-
-def _axes(x: _Place, y: _Place, highest: float) -> str:
-    marks = []
-    for value in (0, 0.25, 0.5, 0.75, 1):
-        marks.append(
-            f'<text x="{x(value):.1f}" y="{HEIGHT - 16}" text-anchor="middle">{value:g}</text>'
-        )
-    for share in (0, 0.5, 1):
-        value = share * highest
-        marks.append(
-            f'<text x="{LEFT - 6}" y="{y(value) + 4:.1f}" text-anchor="end">{value:.3g}</text>'
-        )
-    bottom = HEIGHT - BOTTOM
-    marks.append(f'<path class="axis" d="M{LEFT} {TOP}V{bottom}H{WIDTH - RIGHT}"/>')
-    marks.append(
-        f'<text x="{(WIDTH + LEFT) / 2}" y="{HEIGHT - 2}" text-anchor="middle">threshold</text>'
+            frame.text(x + width / 2, 18, name)
+    if not np.isnan(curve.high).any():
+        frame.band(curve.thresholds, curve.low, curve.high)
+    frame.line(curve.thresholds, curve.cost)
+    frame.parts.append(
+        f'<circle class="dot" cx="{frame.x(high):.1f}" cy="{frame.y(cost):.1f}" r="4"/>'
     )
-    return "".join(marks)
+    costs = {share * highest: f"{share * highest:.3g}" for share in (0.0, 0.5, 1.0)}
+    frame.axes(_PERCENT, costs, "threshold, %")
+    return frame.svg(
+        f"Cost per row for each threshold. The lowest, {curve.cost.min():.4g}, is at "
+        f"{100 * curve.best:.3g} %. Accept from {high:.4g}, review from {low:.4g}."
+    )
 
 
 def reliability_chart(diagram: ReliabilityDiagram, alt: str) -> Markup:
@@ -92,45 +129,32 @@ def reliability_chart(diagram: ReliabilityDiagram, alt: str) -> Markup:
 
     The strip beneath counts how often each probability was given (log scale).
     """
-    side, left, top, strip = 300, 46, 10, 36
-    bottom = top + side
-    base = bottom + 12 + strip
-
-    def x(value: float) -> float:
-        return left + side * value
-
-    def y(value: float) -> float:
-        return bottom - side * value
-
-    parts = []
-    for value in (0, 0.25, 0.5, 0.75, 1):
-        parts.append(f'<path class="rule" d="M{left} {y(value):.1f}H{left + side}"/>')
-        parts.append(_percent(left - 6, y(value) + 4, value, "end"))
-        parts.append(_percent(x(value), base + 15, value, "middle"))
-    parts.append(f'<path class="diagonal" d="M{x(0)} {y(0)}L{x(1)} {y(1)}"/>')
-    highest = np.log1p(max(1, int(diagram.counts.max())))
-    for k in np.flatnonzero(diagram.counts):
-        a, b = x(diagram.edges[k]), x(diagram.edges[k + 1])
+    strip = 36
+    frame = _Frame(360, 396, (46, 10, 14, 86))
+    frame.axes(_PERCENT, _PERCENT, "the model says, %")
+    frame.diagonal()
+    base, highest = frame.height - 38, np.log1p(max(1, int(diagram.counts.max())))
+    seen = np.flatnonzero(diagram.counts)
+    for k in seen:
+        a, b = frame.x(diagram.edges[k]), frame.x(diagram.edges[k + 1])
         tall = strip * np.log1p(diagram.counts[k]) / highest
-        parts.append(
+        frame.parts.append(
             f'<rect class="count" x="{a + 1:.1f}" y="{base - tall:.1f}" width="{b - a - 2:.1f}" '
             f'height="{tall:.1f}"/>'
         )
-    parts += [_band(diagram, x, y), _curve(diagram, x, y, "curve")]
-    for k in np.flatnonzero(diagram.counts):
+    frame.bins_with_band(diagram)
+    for k in seen:
         says, true = diagram.confidence[k], diagram.frequency[k]
         words = f"says {_share(says)}, is there {_share(true)}, {int(diagram.counts[k]):,} labels"
-        parts.append(
-            f'<circle class="point" cx="{x(says):.1f}" cy="{y(true):.1f}" r="3.5">'
+        frame.parts.append(
+            f'<circle class="point" cx="{frame.x(says):.1f}" cy="{frame.y(true):.1f}" r="3.5">'
             f"<title>{words}</title></circle>"
         )
-    middle = left + side / 2
-    parts.append(
-        f'<text x="{middle}" y="{base + 32}" text-anchor="middle">the model says, %</text>'
-        f'<text x="12" y="{top + side / 2}" text-anchor="middle" '
-        f'transform="rotate(-90 12 {top + side / 2})">really there, %</text>'
+    frame.parts.append(
+        '<text x="12" y="160" text-anchor="middle" transform="rotate(-90 12 160)">really there, %'
+        "</text>"
     )
-    return _svg(left + side + 14, base + 38, alt, parts)
+    return frame.svg(alt)
 
 
 def overview_charts(look: FirstLook, link: _Link | None = None) -> dict[str, Markup]:
@@ -154,70 +178,38 @@ def small_reliability(*diagrams: ReliabilityDiagram, styles: Sequence[int] = ())
         diagrams: one, drawn with its band; or several over each other, without bands.
         styles: the numbers of their colours and dashes, where there are several.
     """
-    width, height = 100, 60
-
-    def x(value: float) -> float:
-        return 2 + (width - 4) * value
-
-    def y(value: float) -> float:
-        return height - 2 - (height - 4) * value
-
-    lines = [f'<path class="diagonal" d="M{x(0)} {y(0)}L{x(1)} {y(1)}"/>']
+    frame = _Frame(100, 60, (2, 2, 2, 2))
+    frame.diagonal()
     if not styles:
-        lines += [_band(diagrams[0], x, y), _curve(diagrams[0], x, y, "curve")]
+        frame.bins_with_band(diagrams[0])
     for style, each in zip(styles, diagrams, strict=False):
-        lines.append(f'<g class="s{style % STYLES}">{_curve(each, x, y, "line")}</g>')
-    head = f'<svg class="multiple" viewBox="0 0 {width} {height}" aria-hidden="true">'
-    return Markup(f"{head}{''.join(lines)}</svg>")
-
-
-def _band(diagram: ReliabilityDiagram, x: _Place, y: _Place) -> str:
-    seen = np.flatnonzero(diagram.counts)
-    edge = [(x(diagram.confidence[k]), y(diagram.upper[k])) for k in seen]
-    back = [(x(diagram.confidence[k]), y(diagram.lower[k])) for k in seen[::-1]]
-    return f'<polygon class="band" points="{_points(edge + back)}"/>'
-
-
-def _curve(diagram: ReliabilityDiagram, x: _Place, y: _Place, style: str) -> str:
-    seen = np.flatnonzero(diagram.counts)
-    line = [(x(diagram.confidence[k]), y(diagram.frequency[k])) for k in seen]
-    return f'<polyline class="{style}" points="{_points(line)}"/>'
+        frame.parts.append(f'<g class="s{style % STYLES}">')
+        frame.bins(each, "line")
+        frame.parts.append("</g>")
+    return frame.svg("", "multiple")
 
 
 def threshold_chart(found: Array, right: Array, at: int) -> Markup:
     """Return recall ("found") and precision ("right") over thresholds from 0 to 100 %."""
-    width, height, left, top, below = 420, 220, 40, 10, 34
-
-    def x(step: float) -> float:
-        return left + (width - left - 12) * step / 100
-
-    def y(value: float) -> float:
-        return top + (height - top - below) * (1 - value)
-
-    parts = []
-    for value in (0, 0.25, 0.5, 0.75, 1):
-        parts.append(f'<path class="rule" d="M{left} {y(value):.1f}H{width - 12}"/>')
-        parts.append(_percent(left - 6, y(value) + 4, value, "end"))
-        parts.append(_percent(x(100 * value), height - below + 15, value, "middle"))
+    frame = _Frame(420, 220, (40, 10, 12, 36))
+    frame.axes(_PERCENT, _PERCENT, "threshold, %")
     for name, values, style, at_step in (("found", found, 0, 78), ("right", right, 2, 35)):
-        line = [(x(k), y(v)) for k, v in enumerate(values) if isfinite(v)]
-        if not line:
+        known = np.flatnonzero(np.isfinite(values))
+        if not len(known):
             continue
-        parts.append(f'<g class="s{style}"><polyline class="line" points="{_points(line)}"/>')
-        end = line[min(len(line) - 1, at_step)]
-        parts.append(
-            f'<text x="{end[0]:.1f}" y="{end[1] - 7:.1f}" text-anchor="middle">{name}</text></g>'
-        )
-    parts.append(
-        f'<path class="cut" data-cut data-from="{x(0):.1f}" data-to="{x(100):.1f}" '
-        f'transform="translate({x(at):.1f} 0)" d="M0 {top}V{height - below}"/>'
-        f'<text x="{(left + width) / 2}" y="{height - 3}" text-anchor="middle">threshold, %</text>'
+        frame.parts.append(f'<g class="s{style}">')
+        frame.line(known / 100, values[known], "line")
+        end = known[min(len(known) - 1, at_step)]
+        frame.text(frame.x(end / 100), frame.y(float(values[end])) - 7, name)
+        frame.parts.append("</g>")
+    frame.parts.append(
+        f'<path class="cut" data-cut data-from="{frame.x(0):.1f}" data-to="{frame.x(1):.1f}" '
+        f'transform="translate({frame.x(at / 100):.1f} 0)" d="M0 10V184"/>'
     )
-    alt = (
+    return frame.svg(
         f"At a threshold of {at} %, {_share(found[at])} of the labels are found and "
         f"{_share(right[at])} of what is returned is right."
     )
-    return _svg(width, height, alt, parts)
 
 
 def heat_map(
@@ -291,39 +283,6 @@ def _share(value: float) -> str:
     return f"{100 * value:.0f} %" if isfinite(value) else "–"
 
 
-def _percent(x: float, y: float, value: float, anchor: str) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{100 * value:.0f}</text>'
-
-
-def _svg(width: float, height: float, alt: str, parts: list[str]) -> Markup:
-    head = (
-        f'<svg viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape(alt)}" '
-        'class="drawing">'
-    )
-    return Markup(head + "".join(parts) + "</svg>")
-
-
-def _points(pairs: list[tuple[float, float]]) -> str:
-    return " ".join(f"{a:.1f},{b:.1f}" for a, b in pairs)
-
-
-def reliability_lines(diagrams: Mapping[str, Mapping[str, Sequence[float | None]]]) -> Markup:
-    """Return reliability diagrams in one chart, a line each.
-
-    Args:
-        diagrams: by stage, ``confidence``, ``frequency`` and ``counts`` of the bins.
-    """
-    lines = []
-    for place, (name, bins) in enumerate(diagrams.items()):
-        pairs = zip(bins["confidence"], bins["frequency"], bins["counts"], strict=True)
-        points = [(p, f) for p, f, count in pairs if p is not None and f is not None and count]
-        if all(points != line.points for line in lines):  # a link may change nothing
-            lines.append(Line(name, place, points))
-    title = "Reliability of each stage: share present against probability given"
-    axes = ChartAxes(title, "probability given", (0.0, 1.0), (0.0, 1.0), diagonal=True)
-    return line_chart(lines, axes)
-
-
 STYLES = 8
 """Colours with marks and dashes; further lines begin again."""
 MOST_POINTS = 400
@@ -363,71 +322,65 @@ class Line:
         return finite[::-1][::step][::-1]
 
 
-@dataclass(frozen=True)
-class ChartAxes:
-    """What a chart is about: its name for readers, its axes, and limits that are given."""
+def reliability_lines(
+    diagrams: Mapping[str, Mapping[str, Any]], styles: Sequence[int] = (), *, each: str = "stage"
+) -> Markup:
+    """Return reliability diagrams in one chart, a line each; equal ones once.
 
-    title: str
-    x: str
-    x_limits: tuple[float, float]
-    y_limits: tuple[float, float] | None = None
-    diagonal: bool = False
+    Args:
+        diagrams: by name, ``confidence``, ``frequency`` and ``counts`` of the bins.
+        styles: the numbers of their colours and dashes; 0, 1, … if empty.
+        each: what a line is of.
+    """
+    lines: list[Line] = []
+    for place, (name, bins) in enumerate(diagrams.items()):
+        pairs = zip(bins["confidence"], bins["frequency"], bins["counts"], strict=True)
+        points = [(float(p), float(f)) for p, f, count in pairs if count]
+        if all(points != line.points for line in lines):  # a link may change nothing
+            lines.append(Line(name, styles[place] if styles else place, points))
+    title = f"Reliability of each {each}: share present against probability given"
+    return line_chart(lines, title, "probability given", (0.0, 1.0), square=True)
 
 
-def line_chart(lines: Sequence[Line], axes: ChartAxes) -> Markup:
-    """Return lines as SVG; the axis of y fits them unless its limits are given."""
-    width, height, left, top, right, below = 420, 250, 50, 10, 10, 36
+def line_chart(
+    lines: Sequence[Line], title: str, x: str, limits: tuple[float, float], *, square: bool = False
+) -> Markup:
+    """Return lines as SVG.
+
+    Args:
+        lines: what to draw.
+        title: of the chart, for readers of the page.
+        x: what lies across.
+        limits: of x.
+        square: whether y has the same limits, with the diagonal; else they fit the lines.
+    """
     drawn = [(line, line.shown) for line in lines]
     values = [y for _, points in drawn for _, y in points]
     if not values:
         return Markup("")
-    low, high = axes.y_limits or (min(values), max(values))
-    margin = 0.0 if axes.y_limits else 0.06 * ((high - low) or abs(high) or 1.0)
-    low, high = low - margin, high + margin
-    start, end = axes.x_limits
-
-    def place(x: float, y: float) -> tuple[float, float]:
-        across = (x - start) / ((end - start) or 1)
-        up = (y - low) / (high - low)
-        return left + across * (width - left - right), top + (1 - up) * (height - top - below)
-
-    bottom = height - below
-    parts = [f'<path class="axis" d="M{left} {top}V{bottom}H{width - right}"/>']
-    if axes.diagonal:
-        (a, b), (c, d) = place(start, low), place(end, high)
-        parts.append(f'<path class="axis" d="M{a:.1f} {b:.1f}L{c:.1f} {d:.1f}"/>')
-    for value in ticks(low, high):
-        y = place(start, value)[1]
-        parts.append(f'<text x="{left - 6}" y="{y + 4:.1f}" text-anchor="end">{value:.4g}</text>')
-        parts.append(f'<path class="rule" d="M{left} {y:.1f}H{width - right}"/>')
-    for value in ticks(start, end, whole=end > 2):
-        x = place(value, low)[0]
-        parts.append(f'<text x="{x:.1f}" y="{bottom + 15}" text-anchor="middle">{value:.4g}</text>')
-    middle = (left + width - right) / 2
-    parts.append(f'<text x="{middle}" y="{height - 4}" text-anchor="middle">{axes.x}</text>')
+    low, high = limits if square else (min(values), max(values))
+    margin = 0.0 if square else 0.06 * ((high - low) or abs(high) or 1.0)
+    frame = _Frame(420, 250, (50, 10, 10, 36), limits, (low - margin, high + margin))
+    if square:
+        frame.diagonal("axis")
+    across = {value: f"{value:.4g}" for value in ticks(*limits, whole=limits[1] > 2)}
+    frame.axes(across, {value: f"{value:.4g}" for value in ticks(*frame.up)}, x)
     for line, points in drawn:
-        placed = [place(*point) for point in points]
-        if not placed:
+        if not points:
             continue
         style = line.style % STYLES
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in placed)
-        parts.append(f'<g class="s{style}"><title>{escape(line.name)}</title>')
-        parts.append(f'<polyline class="line" points="{path}"/>')
-        ends = [placed[-1]]
+        frame.parts.append(f'<g class="s{style}"><title>{escape(line.name)}</title>')
+        frame.parts.append(f'<polyline class="line" points="{frame.points(points)}"/>')
+        marks = points[:: max(1, len(points) // 6)]
         if line.marked is not None:
-            ends += [place(x, y) for x, y in points if x == line.marked]
-        else:
-            ends = placed[:: max(1, len(placed) // 6)]
-        parts += [
-            f'<path class="dot" transform="translate({x:.1f} {y:.1f})" d="{_MARKS[style]}"/>'
-            for x, y in ends
-        ]
-        parts.append("</g>")
-    head = (
-        f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(axes.title)}" '
-        'class="drawing lines">'
-    )
-    return Markup(head + "".join(parts) + "</svg>")
+            marks = [points[-1], *(point for point in points if point[0] == line.marked)]
+        frame.parts.extend(
+            f'<path class="dot" transform="translate({frame.x(a):.1f} {frame.y(b):.1f})" '
+            f'd="{_MARKS[style]}"/>'
+            for a, b in marks
+        )
+        frame.parts.append("</g>")
+    return frame.svg(title, "drawing lines")
 
 
 def ticks(low: float, high: float, *, whole: bool = False) -> list[float]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from markupsafe import Markup, escape
 
 from credibly import __version__
@@ -51,8 +52,9 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters["percent"] = lambda value: f"{100 * value:.1f} %"
+    made.filters["share"] = lambda value: f"{100 * value:.0f} %" if value == value else "–"
     made.filters["amount"] = lambda value: f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-    made.filters["finite"] = _finite
+    made.filters["finite"] = plain
     made.filters["code"] = _code
     made.filters["counted"] = counted
     made.globals["version"] = __version__
@@ -83,9 +85,17 @@ def _code(text: str) -> Markup:
     return Markup(re.sub(r"`+([^`]+)`+", r"<code>\1</code>", str(escape(text))))
 
 
-def _finite(columns: Mapping[str, Sequence[float]]) -> dict[str, list[float | None]]:
-    """Return columns with None for NaN, which JSON cannot hold."""
-    return {
-        name: [value if math.isfinite(value) else None for value in column]
-        for name, column in columns.items()
-    }
+def plain(value: object) -> Any:
+    """Return what JSON can hold: lists for arrays, None for NaN.
+
+    Example:
+        >>> plain({"share": np.array([0.5, np.nan])})
+        {'share': [0.5, None]}
+    """
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {name: plain(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -27,7 +27,7 @@ from credibly.app.statistics.top_k import top_first_look, top_summary
 from credibly.checks import InputError
 from credibly.files import atomic_path
 from credibly.predictions import Dataset, Predictions
-from credibly.types import Array
+from credibly.types import Array, JsonObject
 from credibly.untrusted.images import ImageFolder, decode_image
 
 __all__ = ["render", "write"]
@@ -307,14 +307,14 @@ def _shown(path: Path) -> str:
     return str(Path(*path.parts[-2:]) if path.is_absolute() and len(path.parts) > 2 else path)
 
 
-def how(metadata: Mapping[str, Mapping[str, Any]], settings: Mapping[str, str]) -> dict[str, Any]:
+def how(metadata: Mapping[str, Mapping[str, Any]], settings: Mapping[str, str]) -> JsonObject:
     """Return everything needed to make the report again.
 
     Args:
         metadata: of the files, by the name of their method.
         settings: of the report.
     """
-    about: dict[str, Any] = {
+    about: JsonObject = {
         "credibly": __version__,
         "python": platform.python_version(),
         "numpy": np.__version__,

@@ -1,10 +1,10 @@
-"""Fitted maps from log-odds to log-odds, so that probabilities match rates on held-out rows.
+"""Fit maps of log-odds so that probabilities match the rates on held-out rows.
 
     log_odds = loss.log_odds(held_out_scores)
     calibrator = Affine().fit(log_odds, held_out_targets)
     probabilities = sigmoid(calibrator.transform(loss.log_odds(new_scores)))
 
-Fit on rows that the model was not trained on, and report results on other rows.
+Fit on rows that were not used for training, and report results on other rows.
 """
 
 from credibly.calibrate.auto import choose, from_name, from_state

@@ -1,4 +1,4 @@
-"""Calibrators by name, and which of them to use: compared on rows left out, by log loss."""
+"""Find calibrators by name, and choose one by cross-validated log loss."""
 
 from __future__ import annotations
 
@@ -26,19 +26,20 @@ from credibly.types import Array, ArrayLike, JsonObject
 CALIBRATORS: dict[str, type[Calibrator]] = {
     kind.name: kind for kind in (Identity, Temperature, Affine, Beta, PerLabel, Isotonic)
 }
-"""Calibrators of labels on their own, by the name that ``--calibrate`` takes."""
+"""Calibrators that treat each label separately, by their name in ``--calibrate``."""
 
 SOFTMAX_CALIBRATORS: dict[str, type[Calibrator]] = {
     kind.name: kind for kind in (SoftmaxTemperature, VectorScaling)
 }
-"""Calibrators of labels that exclude each other, which keep rows summing to one, by name."""
+"""Calibrators for exclusive labels, by name; they keep the sum of a row at 1."""
 
 _KNOWN = {**CALIBRATORS, **SOFTMAX_CALIBRATORS}
 
 
 def from_name(name: str) -> Calibrator:
-    """Return the unfitted calibrator that has this ``name``; ``CALIBRATORS`` and
-    ``SOFTMAX_CALIBRATORS`` list them.
+    """Return the unfitted calibrator with this ``name``.
+
+    ``CALIBRATORS`` and ``SOFTMAX_CALIBRATORS`` list the names.
 
     Example:
         >>> from_name("per-label")
@@ -50,7 +51,7 @@ def from_name(name: str) -> Calibrator:
 
 
 def from_state(state: JsonObject) -> Calibrator:
-    """Return the fitted calibrator that ``state`` (from ``.state()``, perhaps through JSON) holds.
+    """Return the fitted calibrator of a state that ``state`` returned, directly or through JSON.
 
     Example:
         >>> state = {"calibrator": "affine", "slope": 0.5, "intercept": -1.0,
@@ -64,7 +65,7 @@ def from_state(state: JsonObject) -> Calibrator:
         )
     calibrator = from_name(str(state["calibrator"]))
     calibrator._load(state)
-    try:  # one row of zeros: lists of unequal lengths, or none where one belongs, show here
+    try:  # map one row of zeros: this detects lists that are missing or of unequal lengths
         calibrator._map(np.zeros((1, calibrator._width())))
     except (TypeError, ValueError) as error:
         raise checks.InputError(
@@ -74,25 +75,25 @@ def from_state(state: JsonObject) -> Calibrator:
 
 
 LABELWISE: tuple[str, ...] = ("none", "temperature", "affine", "beta", "per-label")
-"""What ``auto`` compares for labels on their own, from the simplest on; none of them makes ties."""
+"""The calibrators that ``auto`` compares, from simple to flexible; none of them makes ties."""
 
 EXCLUSIVE: tuple[str, ...] = ("none", "softmax-temperature", "vector")
-"""What ``auto`` compares for labels that exclude each other: rows keep summing to one."""
+"""The calibrators that ``auto`` compares for exclusive labels."""
 
 FOLDS = 5
 MAX_ENTRIES = 4_000_000
-"""Entries that are compared; of more, rows are drawn. The chosen map is fitted on all."""
+"""Maximum number of entries in the comparison; otherwise rows are drawn. The final fit uses all."""
 
 
 @dataclass(frozen=True)
 class CalibratorCandidate:
-    """One of the maps that were compared.
+    """One of the compared calibrators.
 
     Attributes:
         stage: name of the log-odds that it maps.
         calibrator: name of the calibrator.
-        log_loss: mean over the known entries of rows that the map was not fitted on.
-        above_best: by how much that is above the lowest of all candidates.
+        log_loss: mean over the known entries of out-of-fold rows.
+        above_best: difference from the lowest log loss of all candidates.
         error: standard error of ``above_best``; the labels of a row count as one observation.
     """
 
@@ -105,12 +106,12 @@ class CalibratorCandidate:
 
 @dataclass(frozen=True)
 class CalibratorChoice:
-    """The chosen log-odds and calibrator, and what they were chosen from.
+    """The chosen log-odds and calibrator, and the candidates that were compared.
 
     Attributes:
         stage: name of the log-odds to map.
         calibrator: fitted on all rows.
-        candidates: what was compared, from simple to flexible; empty if there was one row only.
+        candidates: the compared candidates, from simple to flexible; empty for a single row.
     """
 
     stage: str
@@ -128,22 +129,22 @@ def choose(
     seed: int = 0,
     coding: Coding | None = None,
 ) -> CalibratorChoice:
-    """Choose log-odds and calibrator by log loss on left-out rows, and fit on all rows.
+    """Choose log-odds and calibrator by cross-validated log loss, and fit on all rows.
 
-    Every candidate is fitted on all folds but one and judged on that one; whole rows go to a fold.
-    Chosen is the simplest candidate that no other beats by more than one standard error of their
-    difference (of equally simple ones the earlier stage). So the choice is never worse than any of
-    ``stages`` as given by more than one standard error, on the rows left out.
+    Every candidate is fitted on all folds except one and evaluated on that one. A fold contains
+    whole rows. The choice is the simplest candidate that no other beats by more than one standard
+    error of their difference; among equally simple ones, the earlier stage. On out-of-fold rows,
+    the choice is therefore never worse than any of ``stages`` by more than one standard error.
 
     Args:
         stages: log-odds to start from, each (n, L), by name: of a loss's link, of raw scores, ….
         targets: as for ``Calibrator.fit``.
         weights: as for ``Calibrator.fit``.
-        exclusive: whether exactly one label (or none) is present in each row: then the maps keep
-            the sum of a row.
-        names: calibrators to compare, from simple to flexible; ``LABELWISE`` or ``EXCLUSIVE`` by
-            default. Isotonic maps make ties, so they are compared only if named here.
-        seed: of the assignment of rows to folds.
+        exclusive: whether exactly one label (or none) is present in each row. The calibrators then
+            keep the sum of each row.
+        names: calibrators to compare, from simple to flexible; by default ``LABELWISE`` or
+            ``EXCLUSIVE``. Isotonic calibrators make ties, so the default does not include them.
+        seed: seed of the assignment of rows to folds.
         coding: as for ``Calibrator.fit``.
 
     Example:
@@ -188,7 +189,7 @@ def fit_by_name(
     exclusive: bool = False,
     seed: int = 0,
 ) -> Calibrator:
-    """Return the calibrator that ``method`` names, fitted; ``auto`` chooses it as ``choose`` does.
+    """Return a fitted calibrator by name; ``auto`` chooses it with ``choose``.
 
     Example:
         >>> odds = np.array([[-4.0, 2.0], [3.0, -6.0], [6.0, 4.0], [-2.0, -4.0]])
@@ -202,7 +203,7 @@ def fit_by_name(
 
 
 def _compared_rows(entries: Entries, seed: int) -> Array:
-    """Return rows with at least one entry that counts, in random order; some of very many."""
+    """Return rows with at least one weighted entry in random order, up to a limit."""
     flags = [(w > 0).any(axis=1) for _, _, w in entries.pieces()]
     rows = np.random.default_rng(seed).permutation(np.flatnonzero(np.concatenate(flags)))
     return rows[: max(2, MAX_ENTRIES // entries.num_labels)]
@@ -211,7 +212,7 @@ def _compared_rows(entries: Entries, seed: int) -> Array:
 def _simplest(
     costs: dict[tuple[str, str], Array], mass: Array
 ) -> tuple[tuple[str, str], tuple[CalibratorCandidate, ...]]:
-    """Return the first that no other beats by more than one standard error, and all."""
+    """Return the first pair that none beats by more than one standard error, and all candidates."""
     total = mass.sum()
     losses = {pair: float(cost.sum() / total) for pair, cost in costs.items()}
 
@@ -251,7 +252,7 @@ def _row_costs(
     known = g[row, label], y[row, label], w[row, label]
     pooled: _Cells | None = None
     found: dict[str, Array] = {}
-    with warnings.catch_warnings():  # of a fold; the fit on all rows warns
+    with warnings.catch_warnings():  # from folds; the fit on all rows warns too
         warnings.simplefilter("ignore", UserWarning)
         for name in names:
             kind = type(from_name(name))
@@ -269,7 +270,7 @@ def _row_costs(
 
 
 def _exact_costs(entries: Entries, fold: Array, name: str) -> Array:
-    """Return the log loss of every entry by a map fitted on the other folds."""
+    """Return the log loss of every entry by a calibrator fitted on the other folds."""
     odds = np.empty(entries.log_odds.shape)
     for held in range(fold.max() + 1):
         calibrator = from_name(name)
@@ -283,8 +284,8 @@ def _exact_costs(entries: Entries, fold: Array, name: str) -> Array:
 class _Cells:
     """Known entries in fine bins of their log-odds, with a weight per fold.
 
-    A bin stands for its entries by their mean, as in ``LogOddsHistogram``: fits and losses of maps
-    then cost as much as there are bins, whatever the number of entries.
+    The mean of a bin replaces its entries, as in ``LogOddsHistogram``. The cost of fits and losses
+    then depends on the number of bins, not on the number of entries.
     """
 
     def __init__(
@@ -300,7 +301,7 @@ class _Cells:
         infinite = np.zeros(len(keys))
         infinite[self.cell[~finite]] = g[~finite]
         means = np.where(infinite != 0, infinite, means)
-        # One column per label, filled up with bins of weight 0.
+        # One column per label, padded with bins of weight 0.
         column = keys // width
         sizes = np.bincount(column, minlength=num_labels)
         place = np.arange(len(keys)) - (np.cumsum(sizes) - sizes)[column]
@@ -315,7 +316,7 @@ class _Cells:
         )
 
     def costs(self, name: str) -> Array:
-        """Return the log loss of every entry by a map fitted on the other folds."""
+        """Return the log loss of every entry by a calibrator fitted on the other folds."""
         mapped = np.empty(self.present.shape)
         for fold in range(self.folds):
             calibrator = from_name(name)
@@ -328,7 +329,7 @@ class _Cells:
             return cost + np.where(self.y < 1, (1 - self.y) * absent[spots], 0)
 
     def _without(self, fold: int) -> Entries:
-        """Return the bins as entries, weighted by all folds but one."""
+        """Return the bins as entries, weighted by all folds except one."""
         weights = []
         for each in (self.present, self.absent):
             matrix = np.zeros(self.odds.shape)
@@ -346,7 +347,7 @@ FAR = 16 * PER_UNIT
 
 
 def bin_numbers(log_odds: Array) -> Array:
-    """Return the number of the fine bin of each log-odds, from 0 (−inf) on.
+    """Return the index of the fine bin of each log-odds; −inf has index 0.
 
     Example:
         >>> bin_numbers(np.array([-np.inf, 0.0, 0.01])).tolist()

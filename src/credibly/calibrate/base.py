@@ -1,4 +1,4 @@
-"""What every calibrator is: a fitted increasing map from log-odds to log-odds."""
+"""The base class of calibrators: fitted increasing maps of log-odds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PIECE = 1 << 18
 
 @dataclass(frozen=True)
 class Entries:
-    """Log-odds with their targets and weights; entries that are unknown or weigh 0 take no part."""
+    """Log-odds with their targets and weights; unknown or unweighted entries are ignored."""
 
     log_odds: Array
     targets: Array
@@ -37,7 +37,7 @@ class Entries:
         """Return the entries of checked arrays.
 
         Raises:
-            InputError: if shapes do not agree, a value has no meaning, or no entry is known.
+            InputError: if shapes do not agree, a value is not valid, or no entry is known.
         """
         odds = checks.matrix("log_odds", to_numpy(log_odds))
         if odds.dtype.kind not in "fiu":
@@ -67,7 +67,7 @@ class Entries:
         return self.log_odds.shape[1]
 
     def pieces(self) -> Iterator[tuple[Array, Array, Array]]:
-        """Yield log-odds, targets and weights in float64, some rows at a time.
+        """Yield log-odds, targets and weights in float64, in blocks of rows.
 
         Unknown entries have weight 0.
         """
@@ -105,23 +105,25 @@ def _weights(weights: ArrayLike | None, shape: tuple[int, ...]) -> Array | None:
         )
     array = array.astype(np.float64)
     if not (np.isfinite(array).all() and (array >= 0).all()):
-        raise checks.InputError("`weights` must be finite and at least 0; got others.")
+        raise checks.InputError(
+            "`weights` must be finite and at least 0; got NaN, infinite or negative weights."
+        )
     return array
 
 
 class Calibrator(ABC):
-    """A map from log-odds to log-odds, fitted by log loss on rows the model was not trained on.
+    """An increasing map of log-odds, fitted by log loss on rows the model was not trained on.
 
-    A subclass defines ``_fit`` (sets its parameters from :class:`Entries`) and ``_parameters`` (the
-    attributes that make up its state). `credibly.runtime` has its map in numpy and
-    ``torch_modules`` in torch, each by its ``name``.
+    A subclass defines ``_fit``, which sets its parameters from :class:`Entries`, and
+    ``_parameters``, the attributes of its state. The map itself is in `credibly.runtime` for numpy
+    and in ``torch_modules`` for torch, found by its ``name``.
     """
 
     name: ClassVar[str]
     """The name on the command line, for ``from_name``."""
 
     strict: ClassVar[bool] = True
-    """Whether different log-odds of a label stay different, so that no ranking is lost to ties."""
+    """Whether the map is strictly increasing, so that it makes no ties."""
 
     _parameters: ClassVar[tuple[str, ...]] = ()
     _lists: ClassVar[tuple[str, ...]] = ()
@@ -158,7 +160,7 @@ class Calibrator(ABC):
         return like(self._mapped(array), log_odds)
 
     def state(self) -> JsonObject:
-        """Return the fitted map as plain numbers, for JSON; ``from_state`` restores it exactly."""
+        """Return the fitted map as plain values, for JSON; ``from_state`` restores it exactly."""
         self._require_fitted()
         return {name: _plain(value) for name, value in self._numbers().items()}
 
@@ -172,7 +174,7 @@ class Calibrator(ABC):
             setattr(self, name, self._number(name, values[name]))
 
     def _number(self, name: str, value: object) -> Any:
-        """Return a stored number, or a list of them as an array; refuse anything else."""
+        """Return a stored number, or a list of numbers as an array; raise for anything else."""
         listed = name in self._lists
         try:
             array = np.asarray(value, dtype=np.float64)
@@ -203,7 +205,7 @@ class Calibrator(ABC):
         return all(name in vars(self) for name in self._parameters)
 
     def _width(self) -> int:
-        """Return the number of labels that the fitted map takes; 1 where it takes any."""
+        """Return the number of labels of the fitted map, or 1 if it takes any number."""
         return 1
 
     def _require_fitted(self) -> None:
@@ -214,9 +216,9 @@ class Calibrator(ABC):
             )
 
     def to_module(self) -> nn.Module:
-        """Return the fitted map as a torch module: log-odds in, calibrated log-odds out.
+        """Return the fitted map of log-odds as a torch module.
 
-        Its numbers are float64 buffers, so it moves to any device and exports to ONNX.
+        Its parameters are float64 buffers, so it moves to any device and exports to ONNX.
         """
         self._require_fitted()
         from credibly.calibrate.torch_modules import CalibratorModule
@@ -228,7 +230,7 @@ class Calibrator(ABC):
         """Set the parameters."""
 
     def _map(self, log_odds: Array) -> Array:
-        """Return calibrated log-odds of log-odds (rows, L), both float64."""
+        """Return calibrated log-odds (rows, L); input and output are float64."""
         return calibrated(self._numbers(), log_odds)
 
     def _numbers(self) -> JsonObject:

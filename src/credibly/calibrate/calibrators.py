@@ -1,4 +1,4 @@
-"""The calibrators of labels on their own, from one slope for all to a step function."""
+"""Calibrators that treat each label separately, from one shared slope to a step function."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from credibly.compiled import compiled
 from credibly.runtime import log_ends
 from credibly.types import Array, ArrayLike
 
-# The weak prior, in nats: it decides only where the data do not (separable scores, one class,
-# constant scores), and costs less than one entry otherwise.
+# The weak prior, in nats. It matters only if the data do not determine the fit (separable scores,
+# one class, constant scores). Otherwise it costs less than one entry.
 LOG_SLOPE_SD = 3.0
 INTERCEPT_SD = 10.0
 LIMIT_SD = 4.0
 
 
 class Identity(Calibrator):
-    """Leave log-odds as they are; its name is ``none``.
+    """Return log-odds unchanged; the name of this calibrator is ``none``.
 
     Example:
         >>> Identity().transform(np.array([[-1.5, 2.0]]))
@@ -37,10 +37,10 @@ class Identity(Calibrator):
 
 
 class Temperature(Calibrator):
-    r"""$g \mapsto a\,g$ with $a = 1/T > 0$: sharper or softer; a probability of ½ stays ½.
+    r"""Temperature scaling: $g \mapsto a\,g$ with $a = 1/T > 0$; a probability of ½ stays ½.
 
-    Fitted, bounded and limited as :class:`Affine` is. It cannot move a base rate, so it does
-    little for losses whose scores are shifted.
+    Prior and limits are those of :class:`Affine`. It cannot change a base rate, so it has little
+    effect for losses whose scores are shifted.
 
     Example:
         >>> log_odds = np.array([[-4.0, 2.0], [3.0, -6.0], [6.0, 4.0], [-2.0, -4.0]])
@@ -64,22 +64,22 @@ class Temperature(Calibrator):
 
 
 class Affine(Calibrator):
-    r"""$g \mapsto a\,g + b$ with $a > 0$, shared by all labels. The default.
+    r"""Platt scaling: $g \mapsto a\,g + b$ with $a > 0$, shared by all labels.
 
-    Fitted by log loss on known entries, in float64, with a weak normal prior ($\log a$ with
-    standard deviation 3; the output at the mean of $g$, 10) in place of Platt's smoothed targets:
-    it bounds the fit on separable data, one class or constant scores, and takes soft targets as
-    they are. $a$ is positive by construction; if the rates evidently fall as $g$ rises, a warning
-    says so and the map is almost flat.
+    It is fitted by log loss on known entries, in float64. A weak normal prior (standard deviation 3
+    for $\log a$, and 10 for the output at the mean of $g$) replaces Platt's smoothed targets. The
+    prior bounds the fit on separable data, one class or constant scores, and allows soft targets.
+    $a$ is positive by construction. If the rates clearly fall as $g$ rises, the fit warns and the
+    map is almost flat.
 
-    Outputs below ``floor`` are pressed into (floor − 1, floor), above ``ceiling`` likewise, so
-    that ±inf (a probability of exactly 0 or 1) become finite. Both start where N known entries
-    no longer support a probability, ∓log(2N + 1), and are fitted too if the entries
-    beyond contradict that. Where no entry comes that far, the map is affine.
+    Outputs below ``floor`` are mapped into (floor − 1, floor), and outputs above ``ceiling``
+    likewise. So ±inf (a probability of exactly 0 or 1) become finite. Both limits start at
+    ∓log(2N + 1), beyond which N known entries do not support a probability. They are fitted too if
+    the entries beyond them contradict these values. Between the limits, the map is affine.
 
     Attributes:
         slope, intercept: $a$ and $b$.
-        floor, ceiling: where the soft limit starts, in calibrated log-odds.
+        floor, ceiling: where the soft limits start, in calibrated log-odds.
 
     Example:
         >>> log_odds = np.array([[-4.0, 2.0], [3.0, -6.0], [6.0, 4.0], [-2.0, -4.0]])
@@ -107,14 +107,14 @@ class Affine(Calibrator):
 class Beta(Calibrator):
     r"""$g \mapsto a \log p - b \log(1 - p) + c$ with $p = \sigma(g)$ and $a, b > 0$, shared.
 
-    Beta calibration (Kull, Silva Filho & Flach, 2017) written on log-odds: $a$ is the slope far
-    below ½, $b$ far above; $a = b$ gives :class:`Affine`. Both are positive by construction, so
-    the order is kept. Fitted, bounded and limited as :class:`Affine` is.
+    This is beta calibration (Kull, Silva Filho & Flach, 2017) in log-odds: $a$ is the slope far
+    below ½, $b$ the slope far above; $a = b$ gives :class:`Affine`. Both are positive by
+    construction, so the map is increasing. Prior and limits are those of :class:`Affine`.
 
     Attributes:
         slope_low, slope_high: $a$ and $b$.
         intercept: $c$.
-        floor, ceiling: where the soft limit starts, in calibrated log-odds.
+        floor, ceiling: where the soft limits start, in calibrated log-odds.
 
     Example:
         >>> log_odds = np.array([[-4.0, 2.0], [3.0, -6.0], [6.0, 4.0], [-2.0, -4.0]])
@@ -141,17 +141,17 @@ class Beta(Calibrator):
 
 
 def shift_rates(log_odds: ArrayLike, trained: ArrayLike, wanted: ArrayLike | float) -> Any:
-    r"""Return log-odds for rows where labels are as frequent as ``wanted`` says.
+    r"""Shift log-odds to rows with other label rates.
 
     $$g_j \mapsto g_j + \operatorname{logit}\pi'_j - \operatorname{logit}\pi_j$$
 
-    This is Bayes' rule if rows with a label (and rows without) look the same as in training and
-    only their shares $\pi_j$ changed to $\pi'_j$. One number as ``wanted`` gives rare labels the
-    weight of frequent ones: after training on a long tail, sets of the same size then contain many
-    more rare labels and fewer frequent ones (``benchmarks/results/average-k.md``).
+    This is Bayes' rule if rows with a label (and rows without it) look the same as in training and
+    only the rates $\pi_j$ of the labels changed to $\pi'_j$. One number for ``wanted`` gives rare
+    labels the weight of frequent ones. After training on a long tail, sets of the same size then
+    contain many more rare labels and fewer frequent ones (``benchmarks/results/average-k.md``).
 
     Args:
-        log_odds: (n, L), calibrated where labels have the rates ``trained``; numpy or torch.
+        log_odds: (n, L), calibrated for rows with the rates ``trained``; numpy or torch.
         trained: (L,), each label's share of the training rows, between 0 and 1.
         wanted: (L,) or one number for all labels, between 0 and 1.
 
@@ -176,8 +176,8 @@ def _logit(name: str, rates: ArrayLike | float, labels: int) -> Array:
         )
     if not ((array > 0) & (array < 1)).all():
         raise checks.InputError(
-            f"`{name}` must lie between 0 and 1; got [{array.min():g}, {array.max():g}]. A label "
-            "that was never seen, or always, has no log-odds to move."
+            f"`{name}` must lie between 0 and 1; got [{array.min():g}, {array.max():g}]. Log-odds "
+            "cannot be shifted for a label that was never or always present."
         )
     return np.log(array) - np.log1p(-array)
 
@@ -190,8 +190,8 @@ def fit_shared(
 ) -> Array:
     """Return the parameters of one map for all labels: k log-slopes, intercept, floor, ceiling.
 
-    The limits stay at what the entries support, unless those beyond hold more surprises
-    than that: then they are fitted too.
+    The limits stay at ``evidence_limit``, unless the gradient shows that the entries beyond a limit
+    contradict it. Then that limit is fitted too.
     """
     slopes, limit = len(start), evidence_limit(entries)
     centre = np.r_[np.zeros(slopes), 0.0, -limit, limit]
@@ -215,7 +215,7 @@ def fit_shared(
 
 
 def _fit_some(penalised: Callable[[Array], Any], start: Array, free: Array) -> Array:
-    """Minimise over the ``free`` parameters, the others as they are in ``start``."""
+    """Minimise over the ``free`` parameters, with the others fixed at ``start``."""
 
     def evaluate(part: Array) -> tuple[Array, Array, Array]:
         theta = start.copy()
@@ -231,13 +231,13 @@ def _fit_some(penalised: Callable[[Array], Any], start: Array, free: Array) -> A
 
 
 def evidence_limit(entries: Entries) -> float:
-    """Return the log-odds of ½ in N + 1: the surest statement that N known entries support."""
+    """Return log(2N + 1), the most extreme log-odds that N known entries support."""
     total = sum(float(w.sum()) for _, _, w in entries.pieces())
     return max(1.0, float(np.log(2 * total + 1)))
 
 
 def centre_and_spread(entries: Entries) -> tuple[float, float]:
-    """Return mean and deviation of the finite log-odds; warn if rates fall as they rise."""
+    """Return mean and standard deviation of the finite log-odds; warn if rates fall with them."""
     totals = np.zeros(3)
     for g, y, w in entries.pieces():
         keep = (w > 0) & np.isfinite(g)
@@ -254,17 +254,16 @@ def centre_and_spread(entries: Entries) -> tuple[float, float]:
         noise += rate * (1 - rate) * (w**2 @ away**2)
     if noise > 0 and trend < -3 * noise**0.5:
         warnings.warn(
-            "the rate of known positives falls as the log-odds rise "
-            f"({trend / noise**0.5:.1f} standard errors). A calibrator never turns the order "
-            "around, so it will be almost flat. Check the sign of the scores and that columns "
-            "and targets name the same labels.",
+            f"the rate of known positives falls as the log-odds rise ({trend / noise**0.5:.1f} "
+            "standard errors). A calibrator is increasing, so it will be almost flat. Check the "
+            "sign of the scores, and that scores and targets have the same order of labels.",
             stacklevel=4,
         )
     return float(mean), float((square / totals[0]) ** 0.5)
 
 
 def start_slope(size: float) -> float:
-    """Return a log-slope to start from: 1 for log-odds, lower for scores on a wide scale."""
+    """Return the initial log-slope: 0 for log-odds, lower for scores on a wide scale."""
     return -float(np.log(max(1.0, size)))
 
 
@@ -273,7 +272,7 @@ FeatureMap = Callable[[Array], Array]
 
 
 def log_loss(log_odds: Array, targets: Array) -> Array:
-    """Return the log loss of entries; infinite where p = 0 happened or p = 1 did not."""
+    """Return the log loss of entries; infinite if p = 0 and present, or p = 1 and absent."""
     with np.errstate(invalid="ignore"):
         present = np.where(targets > 0, targets * np.logaddexp(0, -log_odds), 0)
         return present + np.where(targets < 1, (1 - targets) * np.logaddexp(0, log_odds), 0)
@@ -299,7 +298,7 @@ def _accumulate(features, targets, weights, theta, totals):
     value, gradient, curvature = totals
     slopes, rows, labels = features.shape
     slope = np.exp(theta[:, :slopes])
-    change = np.zeros(slopes + 3)  # of the output with each parameter
+    change = np.zeros(slopes + 3)  # derivative of the output by each parameter
     for row in range(rows):
         for label in range(labels):
             weight = weights[row, label]
@@ -323,7 +322,7 @@ def _accumulate(features, targets, weights, theta, totals):
                     odds = ceiling + 1 - near
                     change[slopes + 2] = 1 - near * near
                 for i in range(slopes + 1):
-                    # At ±inf the change is 0 × inf: the output no longer depends on the slope.
+                    # At ±inf this would be 0 × inf; the output does not depend on the slope there.
                     change[i] = change[i] * near * near if near > 0 else 0.0
             small = np.exp(-abs(odds))
             rate = 1 / (1 + small) if odds >= 0 else small / (1 + small)
@@ -341,15 +340,15 @@ def _accumulate(features, targets, weights, theta, totals):
 Evaluate = Callable[[Array], tuple[Array, Array, Array]]
 """Parameters (problems, size) to values (problems,), gradients and positive curvatures."""
 
-LONGEST_STEP = 2.0  # in any parameter: all of them live on a logarithmic scale
-SMALLEST_GAIN = 1e-10  # in nats: below it a problem counts as solved
+LONGEST_STEP = 2.0  # limit for every parameter; all of them are on a logarithmic scale
+SMALLEST_GAIN = 1e-10  # in nats; a problem with a smaller expected gain counts as solved
 
 
 def minimise(evaluate: Evaluate, start: Array, most: int = 200) -> Array:
-    """Return the parameters of each problem where its value stops falling.
+    """Return the parameters of each problem at which its value stops falling.
 
-    Steps are capped, then halved until the value no longer rises, so separable data and distant
-    starts cannot throw it off.
+    Newton steps are capped, then halved until the value no longer rises. So the search also
+    converges on separable data and from distant starts.
     """
     theta = start.copy()
     value, gradient, curvature = evaluate(theta)
@@ -363,7 +362,7 @@ def minimise(evaluate: Evaluate, start: Array, most: int = 200) -> Array:
             break
         trial = theta + np.where(open_, scale, 0.0)[:, None] * step
         new = evaluate(trial)
-        slack = 1e-13 * np.abs(value)  # what rounding alone may add
+        slack = 1e-13 * np.abs(value)  # limit on the effect of rounding
         better = open_ & (new[0] <= value + slack)
         theta[better] = trial[better]
         value[better], gradient[better], curvature[better] = (part[better] for part in new)
@@ -371,22 +370,22 @@ def minimise(evaluate: Evaluate, start: Array, most: int = 200) -> Array:
     return theta
 
 
-ROUNDS = 6  # of refitting the labels under a new covariance; the changes after it are < 1e-3
+ROUNDS = 6  # of refitting the labels with a new covariance; later changes are below 1e-3
 
 
 class PerLabel(Calibrator):
     r"""$g_t \mapsto a_t\,g_t + b_t$: slope and intercept per label, shrunk toward shared ones.
 
-    The labels' deviations $\delta_t$ from the shared :class:`Affine` map (in log-slope and in the
-    output at the mean of $g$) are normal with one covariance for all labels, fitted by marginal
-    likelihood (Laplace approximation, maximised by EM). A label with many known positives gets
-    its own map, one with few stays near the shared map, one without known rows gets it
-    exactly. With one label alone the map is the shared one.
+    The deviations $\delta_t$ of the labels from the shared :class:`Affine` map (in log-slope and in
+    the output at the mean of $g$) have a normal distribution with one covariance for all labels.
+    The covariance is fitted by marginal likelihood (Laplace approximation, maximised by EM). A
+    label with many known positives gets its own map. A label with few stays near the shared map,
+    and a label without known rows gets exactly the shared map, as does a single label.
 
     Attributes:
         slopes, intercepts: $a_t$ and $b_t$, one per label.
-        slope, intercept: of the shared map.
-        floor, ceiling: where the soft limit starts; shared.
+        slope, intercept: those of the shared map.
+        floor, ceiling: where the shared soft limits start.
 
     Example:
         >>> noise = np.random.default_rng(0)
@@ -421,7 +420,7 @@ class PerLabel(Calibrator):
 
 
 def _labels(entries: Entries, mean: float, shared: Array) -> Array:
-    """Return log-slope and output at the mean of each label: the posterior mode."""
+    """Return log-slope and output at the mean for each label: the posterior mode."""
     count = entries.num_labels
     common = np.tile(shared, (count, 1))
     if count == 1:
@@ -461,7 +460,7 @@ def _fitted_covariance(away: Array, gradient: Array, curvature: Array, start: Ar
         spread = np.linalg.inv(curvature + np.linalg.inv(covariance))
         mode = (spread @ target[..., None])[..., 0]
         new = (mode[:, :, None] * mode[:, None, :] + spread).mean(axis=0)
-        new += 1e-8 * np.eye(2)  # labels that do not differ at all: the covariance tends to 0
+        new += 1e-8 * np.eye(2)  # for labels that do not differ, the covariance tends to 0
         if np.abs(new - covariance).max() < 1e-6:
             return new
         covariance = new
@@ -471,15 +470,15 @@ def _fitted_covariance(away: Array, gradient: Array, curvature: Array, start: Ar
 class Isotonic(Calibrator):
     """The non-decreasing step map with the least squared error, shared by all labels.
 
-    scikit-learn's pool-adjacent-violators on the pooled entries, linear between steps, constant
-    beyond the fitted range. It may tie log-odds that differed, so rank before it, not after.
-    The lowest step, if no positive fell into it, would say probability 0; it gets (0 + ½)/(m + 1)
-    for its m entries instead (the highest likewise), or its neighbour's rate if that is lower.
-    ±inf count as one unit beyond the outermost finite log-odds.
+    It is scikit-learn's pool-adjacent-violators on the pooled entries, linear between steps and
+    constant beyond the fitted range. It can make ties, so rank by the values before it. The lowest
+    step has rate 0 if it contains no positive. Its rate is then set to (0 + ½)/(m + 1) for its m
+    entries, or to its neighbour's rate if that is lower; the highest step likewise. ±inf count as
+    one unit beyond the outermost finite log-odds.
 
     Attributes:
-        points: log-odds where the steps begin and end.
-        rates: the rates there.
+        points: log-odds at the ends of the steps.
+        rates: the rates at these points.
 
     Example:
         >>> log_odds = np.array([[-2.0], [-1.0], [0.0], [1.0], [2.0]])

@@ -1,4 +1,4 @@
-"""Maps for exclusive labels: they rescale the scores before the softmax, so rows still sum to 1."""
+"""Calibrators for exclusive labels: they rescale softmax scores, so rows still sum to 1."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ MAX_LABELS = 2000
 class SoftmaxTemperature(Calibrator):
     r"""$p \propto p^{1/T}$ over the labels of a row: the softmax of its scores divided by $T$.
 
-    For labels of which exactly one is present. It takes log-odds as all calibrators do: the
+    Use it for labels of which exactly one is present. Like all calibrators, it takes log-odds. The
     softmax does not change when a constant is added to all scores of a row, so the logarithms of
-    its probabilities serve as scores (Guo et al., 2017). Fitted by cross-entropy on the
-    known labels of a row; several labels share the row evenly.
+    its probabilities are used as scores (Guo et al., 2017). It is fitted by cross-entropy on the
+    known labels of a row; several present labels share the row evenly.
 
-    If rows sum to less than 1, what is left belongs to "no label", which is scaled too.
+    If rows sum to less than 1, the rest is the probability of "no label", which is scaled too.
 
     Attributes:
         slope: $1/T$.
@@ -59,9 +59,9 @@ class SoftmaxTemperature(Calibrator):
 class VectorScaling(SoftmaxTemperature):
     r"""$p_k \propto e^{b_k} p_k^{1/T}$: a temperature for all labels, and a bias for each.
 
-    Vector scaling of Guo et al. (2017) with one slope in place of one per label, which few rows per
-    label do not determine (Alexandari et al., 2020, call it bias-corrected temperature scaling).
-    The biases have a normal prior with standard deviation 1. Otherwise as
+    This is vector scaling of Guo et al. (2017) with a single slope, because few rows per label do
+    not determine one slope per label. Alexandari et al. (2020) call it bias-corrected temperature
+    scaling. The biases have a normal prior with standard deviation 1. Everything else is as in
     :class:`SoftmaxTemperature`.
 
     Attributes:
@@ -100,13 +100,13 @@ class VectorScaling(SoftmaxTemperature):
 
 
 def _rest(entries: Entries) -> float:
-    """Return whether rows leave something over; refuse rows that sum to more than one."""
+    """Return 1 if rows sum to less than one, else 0; raise if a row sums to more than one."""
     sums = np.exp(log_shares(entries.log_odds.astype(np.float64), False)).sum(axis=1)
     if (sums > 1 + SUM_TOLERANCE).any():
         raise checks.InputError(
-            "a softmax map needs probabilities of labels that exclude each other, which sum to at "
-            f"most 1 in each row; got a row that sums to {np.nanmax(sums):.4g}. For labels on "
-            "their own use affine (Platt scaling)."
+            "calibrators of a softmax need probabilities that sum to at most 1 in each row; got "
+            f"a row that sums to {np.nanmax(sums):.4g}. If labels do not exclude each other, use "
+            "affine (Platt scaling)."
         )
     return float((sums < 1 - SUM_TOLERANCE).any())
 
@@ -130,7 +130,7 @@ def _fitted(entries: Entries, rest: bool, *, biases: bool) -> Array:
             shares /= total
             mass = targets.sum(axis=1)
             value += float((mass * np.log(total[:, 0])).sum() - (targets * moved).sum())
-            # The score of a label that is left out is so low that its share is 0.
+            # A label that is left out has so low a score that its share is 0.
             change = slope * scores
             centred = change - (shares * change).sum(axis=1, keepdims=True)
             away = mass[:, None] * shares - targets
@@ -150,13 +150,13 @@ def _fitted(entries: Entries, rest: bool, *, biases: bool) -> Array:
 
 
 def _rows(entries: Entries, rest: bool) -> Iterator[tuple[Array, Array]]:
-    """Yield log-shares and the shares of the truth of rows that say which label is present."""
+    """Yield log-shares and target shares of the rows with a known present label."""
     for g, y, w in entries.pieces():
         known = w > 0
         scores = log_shares(np.where(known, g, -np.inf), rest)
         truth = np.where(known, y, 0.0)
         use = np.ones(len(y), bool)
-        if rest:  # what unknown labels leave over cannot be told from "no label"
+        if rest:  # a rest due to unknown labels would look like "no label"
             none = truth.sum(axis=1) == 0
             truth, use = np.concatenate([truth, none[:, None]], axis=1), known.all(axis=1)
         total = truth.sum(axis=1)

@@ -11,7 +11,7 @@ from torch.nn.functional import logsigmoid
 
 
 class CalibratorModule(nn.Module):
-    """The map of a calibrator; the numbers of its state are float64 buffers."""
+    """The map of a calibrator, with the parameters of its state as float64 buffers."""
 
     def __init__(self, state: Mapping[str, Any]) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ def _isotonic(g: Tensor, points: Tensor, rates: Tensor) -> Tensor:
     g = torch.minimum(torch.maximum(g, points[0]), points[-1])
     right = (g[..., None] >= points).sum(-1).clamp(1, len(points) - 1)
     start, stop = points[right - 1], points[right]
-    # Two points may coincide: a jump, whose right end counts.
+    # Two points may coincide and form a jump; the value at a jump is the right one.
     share = torch.where(stop > start, (g - start) / (stop - start), 1.0)
     rate = rates[right - 1] + share * (rates[right] - rates[right - 1])
     return torch.log(rate) - torch.log1p(-rate)

@@ -1,8 +1,8 @@
 """The command line: ``credibly COMMAND …``. One file per command.
 
 A command module has a frozen dataclass ``Options`` (its docstring is the help text) and
-``run(options) -> int | None``. Heavy imports go inside ``run``, so ``--help`` stays instant, and
-after the checks of the arguments, so that a misspelt name is answered at once.
+``run(options) -> int | None``. ``run`` imports heavy modules after it has checked the arguments, so
+``--help`` is instant and a misspelt name is an immediate error.
 """
 
 from __future__ import annotations
@@ -63,9 +63,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: list[str]) -> int:
     from credibly.cli import terminal
-    from credibly.cli.command import build_parser, resolve, stdout_for_dash
+    from credibly.cli.command import build_parser, resolve, stdout_for_dash, with_named_readers
     from credibly.cli.errors import OUT_OF_MEMORY, in_flags, lacks_memory, sentence
-    from credibly.cli.reader_options import with_named_readers
 
     wanted = argv[:1] if argv[:1] and argv[0] in COMMANDS else COMMANDS
     modules = {name: import_module(module_name(name)) for name in wanted}
@@ -90,18 +89,18 @@ def _run(argv: list[str]) -> int:
             log.info("%s %s", command, arguments)
             with terminal.plain_warnings(say), stdout_for_dash(given) as ready:
                 code = module.run(ready) or 0
-            sys.stdout.flush()  # a closed pipe shows here, not after the exit code is decided
+            sys.stdout.flush()  # a closed pipe shows here, before the exit code is decided
             log.info("%s ends with exit code %s", command, code)
             return code
         except Exception as error:
             if lacks_memory(error) and not isinstance(error, InputError):
-                clear_frames(error.__traceback__)  # they hold what has filled the memory
+                clear_frames(error.__traceback__)  # they refer to the objects that fill the memory
                 terminal.complain(f"credibly {command}: {OUT_OF_MEMORY}")
                 return 2
             if not isinstance(error, (InputError, OSError, UnicodeEncodeError)):
                 raise
             if isinstance(error, BrokenPipeError) and terminal.reader_is_gone():
-                return 0  # `head` has enough
+                return 0  # the reader, such as `head`, has stopped
             log.debug("where it was refused", exc_info=True)
             say(sentence(error))
             _drop_unwritable_output()
@@ -109,12 +108,12 @@ def _run(argv: list[str]) -> int:
 
 
 def module_name(command: str) -> str:
-    """Return the module of a command; a word of Python has an underscore behind it."""
+    """Return the module of a command; Python keywords get an underscore at the end."""
     return f"credibly.cli.{command}_" if iskeyword(command) else f"credibly.cli.{command}"
 
 
 def _drop_unwritable_output() -> None:
-    """Forget what stdout cannot take (a full disk): Python's exit would try once more."""
+    """Discard output that stdout cannot take (a full disk). Otherwise Python's exit would retry."""
     from credibly.cli import terminal
 
     try:

@@ -1,11 +1,11 @@
-"""``credibly audit LOSS``: is it proper, and what does its link look like?"""
+"""``credibly audit LOSS``: check whether a loss is proper, and show its link."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from credibly.cli.command import Printed, option
-from credibly.cli.tables import tell
+from credibly.cli.terminal import tell
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,9 +19,11 @@ class Options(Printed):
 
     loss: str = option(help="name of a loss, e.g. spa, asl, 'focal(gamma_neg=3)'", positional=True)
     num_labels: int = option(
-        10, help="number of labels, for losses that depend on it", between=(1, 10_000)
+        10, help="number of labels, for losses that need it", between=(1, 10_000)
     )
-    average_size: float = option(2.0, help="label budget, for losses that need one")
+    average_size: float = option(
+        2.0, help="average number of labels per row, for losses that need it"
+    )
     out: str | None = option(None, help="draw the link and the partial losses (.svg, .png, .pdf)")
 
 

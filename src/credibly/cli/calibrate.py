@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from credibly.cli import tables
+from credibly.cli import terminal
 from credibly.cli.command import Scanned, option
 from credibly.cli.import_ import ImportOptions, check_inputs, layout_of
 from credibly.names import METHODS
+from credibly.types import JsonObject
 
 if TYPE_CHECKING:
     from credibly.workflows.calibrated_scores import CalibratedScores
@@ -21,16 +22,17 @@ SHOWN = ("mAP@y", "mAP@x", "ACE", "MCE", "ECE", "NLL", "Brier")
 class Options(ImportOptions, Scanned):
     """Turn the scores of a model trained elsewhere into calibrated probabilities.
 
-    The command compares the link of the loss and the raw scores, each alone and with a calibrator
-    (temperature, affine = Platt scaling, beta, per-label), by cross-validated log loss on some of
-    the rows. It keeps the best and shows the metrics before and after on the other rows. Scores of
-    a softmax are scaled before it, so rows still sum to 1.
+    The command compares the link of the loss and the raw scores, each alone and with a calibrator:
+    temperature scaling, Platt scaling (affine), beta and per-label. One part of the rows is used
+    for this, by cross-validated log loss. The command keeps the best candidate and shows the
+    metrics of the other rows before and after. Scores of a softmax are calibrated before the
+    softmax, so rows still sum to 1.
 
     SCORES is .npz (`scores`, `targets`, optional `labels`, `ids`, `split`), .csv or .parquet
     (`s:<label>` or plain label columns, `y:<label>`, optional `id`, `split`). If `split` is given,
-    calibration rows (2) are used for fitting, test rows (1) for the metrics, training rows (0) for
-    neither. The truth may be in another file (--truth). Save the fitted map with --save, and apply
-    it to other rows of the same model with --apply.
+    calibration rows (2) are used for fitting and test rows (1) for the metrics. Training rows (0)
+    are not used. The truth may be in another file (--truth). --save writes the fitted map. --apply
+    applies it to other rows of the same model.
 
     Examples:
       credibly calibrate scores.npz --loss asl --out predictions.parquet
@@ -41,29 +43,36 @@ class Options(ImportOptions, Scanned):
         --method affine --out predictions.parquet
     """
 
-    scores: str = option(help="file of scores and truth", positional=True, metavar="SCORES")
+    scores: str = option(
+        help="file with the scores, and the truth unless --truth is given", positional=True
+    )
     loss: str | None = option(
-        None, help="loss the model was trained with, e.g. asl, 'focal(gamma_neg=3)'"
+        None, help="loss that trained the model, e.g. asl, 'focal(gamma_neg=3)'"
     )
     out: str | None = option(None, help="predictions file to write", metavar="FILE")
     save: str | None = option(None, help="file to write the fitted map to", metavar="MAP")
     apply: str | None = option(None, help="map to apply instead of fitting one", metavar="MAP")
     values: str | None = option(
         None,
-        help="what plain columns and arrays hold (default: logits)",
+        help="what columns without prefix and arrays hold (default: logits)",
         choices=("logits", "probabilities"),
         flag="as",
     )
     method: str = option(
         "auto",
-        help="auto: link or raw scores, and the map, by log loss on left-out rows; or a map to put "
-        "after the link (affine is Platt scaling)",
+        help="auto: choose between the link and the raw scores, and choose the calibrator, by "
+        "cross-validated log loss. Any other value: the calibrator after the link (affine is "
+        "Platt scaling)",
         choices=METHODS,
     )
-    fraction: float = option(0.5, help="share of the rows with truth to fit on")
-    rows: int | None = option(None, help="number of rows to fit on, instead of a share")
+    fraction: float = option(0.5, help="share of the rows with truth that is used for fitting")
+    rows: int | None = option(
+        None, help="number of rows that are used for fitting, instead of --fraction"
+    )
     keep: str = option(
-        "all", help="rows to write; judged leaves out the rest", choices=("all", "judged")
+        "all",
+        help="rows to write; judged: only those that were not used for fitting",
+        choices=("all", "judged"),
     )
     seed: int = option(0, help="seed of the split", between=(0, 2**63 - 1))
 
@@ -74,7 +83,7 @@ def run(options: Options) -> None:
     from credibly.names import check_loss
 
     if options.out is None and options.save is None:
-        raise InputError("--out or --save must be given: a file of predictions, or of the map.")
+        raise InputError("Give --out (predictions file), --save (map), or both.")
     if options.loss is not None:
         check_loss(options.loss)
     inputs = check_inputs(options, options.scores, options.apply)
@@ -91,87 +100,63 @@ def _fit(options: Options) -> None:
     from credibly.workflows.rows import holds_top_labels
 
     fit_rows = FitRows(options.fraction, options.rows, options.seed)
-    whole = options.engine == "spark" or holds_top_labels(options.scores)
-    if whole:
-        _check_dataset(options)
-        assert options.out is not None
+    shared: JsonObject = {"method": options.method, "fit_rows": fit_rows}
+    shared |= {"partial": options.partial}
+    if options.engine == "spark" or holds_top_labels(options.scores):
+        out = _out_of_dataset(options)
         result = calibrate_dataset(
-            options.scores,
-            options.out,
-            options.loss,
-            method=options.method,
-            fit_rows=fit_rows,
-            partial=options.partial,
-            executor=options.engine,
+            options.scores, out, options.loss, executor=options.engine, **shared
         )
-        written = "All rows"
+        written = f"All rows written to {out}"
     else:
-        values: Any = options.values
-        result = calibrate_file(
-            options.scores,
-            options.loss,
-            method=options.method,
-            fit_rows=fit_rows,
-            partial=options.partial,
-            values=values,
-            truth=options.truth,
-            layout=layout_of(options),
-            certain=options.certain,
-        )
+        shared |= {"values": options.values, "truth": options.truth, "certain": options.certain}
+        result = calibrate_file(options.scores, options.loss, layout=layout_of(options), **shared)
         kept = result.predictions if options.keep == "all" else result.predictions[result.held_out]
         if options.out is not None:
             kept.write(options.out)
-        written = counted(len(kept), "row")
+        written = f"{counted(len(kept), 'row')} written to {options.out}"
+        written += _fitted_note(options, result)
     if options.save is not None:
-        result.probability_map.write(options.save)
-    if options.json:
-        tables.print_json({"out": options.out, "save": options.save, **result.to_dict()})
-    elif not options.quiet:
-        _show(result)
-        if options.out is not None:
-            note = "" if whole else _fitted_note(options, result)
-            tables.print_text(f"{written} written to {options.out}{note}")
-        if options.save is not None:
-            tables.print_text(
-                f"Map written to {options.save}. Next: credibly calibrate FILE --apply "
-                f"{options.save} --out predictions.parquet"
-            )
+        result.pipeline.write(options.save)
+    document = {"out": options.out, "save": options.save, **result.to_dict()}
+    terminal.tell(options, document, lambda: _show(options, result, written))
 
 
-def _check_dataset(options: Options) -> None:
-    """Refuse what does not go with predictions on a cluster, or with the most probable labels."""
+def _out_of_dataset(options: Options) -> str:
+    """Refuse options that Spark, or a file with only the most probable labels, does not support."""
     from credibly.checks import InputError
 
     given = [("apply", options.apply), ("truth", options.truth), ("as", options.values)]
     given += [("keep", None if options.keep == "all" else options.keep)]
     if options.engine == "spark":
-        why = "--engine spark, which reads predictions"
+        why = "--engine spark, which reads predictions files only"
     else:
-        why = f"{options.scores}, which holds the most probable labels of each row"
+        why = f"{options.scores}, which holds only the most probable labels of each row"
         given += [("loss", options.loss), ("save", options.save)]
     for flag, value in given:
         if value is not None:
-            raise InputError(f"--{flag} does not go with {why}.")
+            raise InputError(f"--{flag} cannot be combined with {why}.")
     if options.out is None:
         raise InputError(f"--out must be given with {why}.")
+    return options.out
 
 
 def _apply(options: Options) -> None:
     from credibly.checks import InputError
     from credibly.notebook import counted
-    from credibly.workflows import ProbabilityMap
+    from credibly.workflows.calibrated_scores import apply_map, read_map
 
     for name in ("loss", "save", "values"):
         if getattr(options, name) is not None:
             flag = "as" if name == "values" else name
             raise InputError(
-                f"--{flag} does not go with --apply: the map knows what it was fitted on."
+                f"--{flag} cannot be combined with --apply, because the map stores it."
             )
     assert options.apply is not None
     if options.out is None:
         raise InputError("--out must be given with --apply: the predictions file to write.")
-    fitted = ProbabilityMap.read(options.apply)
-    predictions = fitted.apply(
+    predictions = apply_map(
+        read_map(options.apply),
         options.scores,
         truth=options.truth,
         layout=layout_of(options),
@@ -179,7 +164,7 @@ def _apply(options: Options) -> None:
         partial=options.partial,
     )
     predictions.write(options.out)
-    tables.tell(
+    terminal.tell(
         options,
         {"out": options.out, "rows": len(predictions), "map": options.apply},
         f"{counted(len(predictions), 'row')} written to {options.out}",
@@ -195,14 +180,21 @@ def _fitted_note(options: Options, result: CalibratedScores) -> str:
     )
 
 
-def _show(result: CalibratedScores) -> None:
+def _show(options: Options, result: CalibratedScores, written: str) -> None:
     title = f"metrics on {len(result.held_out):,} rows that were not used for fitting"
     rows = [[name, *(numbers.get(n) for n in SHOWN)] for name, numbers in result.stages.items()]
-    tables.print_table(title, ["", *SHOWN], rows)
+    terminal.print_table(title, ["", *SHOWN], rows)
     if result.candidates:
-        tables.print_table(
+        terminal.print_table(
             f"log loss of each candidate, {len(result.fitted):,} rows, cross-validated",
             ["", "calibrator", "NLL", "above the lowest", "standard error"],
             [row for row in result.candidate_table() if row[2] < math.inf],
         )
-    tables.print_text(result.statement)
+    terminal.print_text(result.statement)
+    if options.out is not None:
+        terminal.print_text(written)
+    if options.save is not None:
+        terminal.print_text(
+            f"Map written to {options.save}. Next: credibly calibrate FILE --apply "
+            f"{options.save} --out predictions.parquet"
+        )

@@ -1,25 +1,24 @@
-"""``credibly check PATH``: are the files what was written?"""
+"""``credibly check PATH``: verify files and their checksums."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from credibly.cli.command import Printed, option
-from credibly.cli.tables import print_json, print_table, print_text
+from credibly.cli.terminal import print_json, print_table, print_text
 
 DAMAGED = 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Printed):
-    """Verify predictions, a folder of shards, a run or a comparison, and say what is wrong.
+    """Verify predictions, a folder of shards, a run or a comparison.
 
     The command compares checksums, reads every value, counts the shards and compares their ids. It
-    says so if a file has no checksum. The exit code is 0 if all is well, 1 if something is wrong, 2
-    if PATH cannot be checked.
-
-    With --against, it tests instead whether the rows look like reference rows, such as those that
-    the calibration was fitted on: probabilities and label rates. The exit code is 1 if they differ.
+    reports files without a checksum. The exit code is 0 if nothing is wrong, 1 if something is
+    wrong, and 2 if PATH cannot be checked. With --against, the command tests for drift instead. It
+    compares probabilities and label rates with those of reference rows, such as the rows that the
+    calibrator was fitted on. The exit code is 1 if they differ.
 
     Examples:
       credibly check predictions.parquet
@@ -28,14 +27,15 @@ class Options(Printed):
     """
 
     path: str = option(
-        help="a .parquet, .safetensors or .json file, a folder of shards, a run, a comparison",
+        help="a .parquet, .safetensors or .json file, a folder of shards, a run or a comparison",
         positional=True,
-        metavar="PATH",
     )
     against: str | None = option(
-        None, help="predictions of reference rows, to test for drift", metavar="FILE"
+        None,
+        help="test for drift; FILE holds the predictions of the reference rows",
+        metavar="FILE",
     )
-    false_alarms: float = option(0.01, help="probability of a false alarm of that test")
+    false_alarms: float = option(0.01, help="probability of a false alarm, with --against")
 
 
 def run(options: Options) -> int:
@@ -49,11 +49,12 @@ def run(options: Options) -> int:
         return 0 if found.sound else DAMAGED
     shown = [file for file in found.files if not (options.quiet and file.sound)]
     if shown:
-        rows = [[file.path, file.checksum or "–", _verdict(file.sound)] for file in shown]
+        verdicts = {True: "sound", False: "wrong"}
+        rows = [[file.path, file.checksum or "–", verdicts[file.sound]] for file in shown]
         print_table("", ["file", "checksum", "result"], rows)
     for file in shown:
         if not file.sound:
-            reason = file.problem or "its bytes are not those that were written."
+            reason = file.problem or "the file was changed after it was written."
             print_text(f"{file.path}: {reason}")
     if not options.quiet:
         print_text(_summary(found.kind, len(found.files), found.sound))
@@ -80,10 +81,6 @@ def _compare_rows(options: Options) -> int:
         print_table("", columns, rows)
     print_text(str(found))
     return DAMAGED if found.drifted else 0
-
-
-def _verdict(sound: bool) -> str:
-    return "sound" if sound else "wrong"
 
 
 def _summary(kind: str, count: int, sound: bool) -> str:

@@ -1,10 +1,15 @@
-"""Turn a frozen dataclass into flags, and flags or a TOML file into the dataclass."""
+"""Turn a frozen dataclass into flags, and flags or a TOML file into the dataclass.
+
+The options of the general data formats are flags of every command that reads data. The options of a
+data set that is read as ``KIND:PATH`` are flags if the command line or its TOML file names it.
+"""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
 import inspect
+import itertools
 import re
 import types
 import typing
@@ -14,6 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from credibly.cli.terminal import safe_text, write
+from credibly.data.readers import KINDS, OPTIONS, SHARED, Option, all_readers
+from credibly.types import JsonObject
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -26,45 +33,123 @@ def option(default: object = dataclasses.MISSING, *, help: str, **about: Any) ->
     """Declare a field of an ``Options`` dataclass that is also a flag or a positional argument.
 
     Args:
-        default: value if it is not given; without one the field is required.
-        help: one line of the help text.
-        about: ``positional``, whether it is given without a flag; ``choices``, the values allowed;
-            ``metavar``, what the help text calls its value; ``between``, the smallest and the
-            largest number allowed; ``flag``, its name on the command line, where the name of the
-            field cannot be it (``as``); ``stdout``, of ``out``, the ending of the file that ``-``
-            writes to stdout, by ``format`` where it depends on that.
+        default: the default value; without it, the field is required.
+        help: one line of help text.
+        about: ``positional``, whether it is given without a flag; ``choices``, the allowed
+            values; ``metavar``, the name of its value in the help text; ``between``, the
+            smallest and the largest number allowed; ``flag``, its name on the command line, if
+            the name of the field is a Python keyword (``as``); ``stdout``, for ``out``: the
+            ending of the file that ``-`` writes to stdout, by ``format`` if it depends on the
+            format.
     """
     return dataclasses.field(default=default, metadata={"help": help, **about})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Printed:
-    """Options of every command that prints a result; they come last in its help."""
+    """Options of every command that prints a result. They come last in its help."""
 
     json: bool = option(False, help="print the result as JSON")
     quiet: bool = option(False, help="print only errors and the result")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Scanned(Printed):
+class Partial:
+    """The option of commands that read folders of shards."""
+
+    partial: bool = option(False, help="read a folder of shards even if some are missing")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WithTexts:
+    """Options of commands that show the texts of rows."""
+
+    texts: str | None = option(None, help="data with the texts of the rows", metavar="DATA")
+    text: tuple[str, ...] | None = option(None, help="with --texts: the column with the texts")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Scanned(Partial, Printed):
     """Options of commands that read predictions of any size."""
 
-    partial: bool = option(False, help="read a folder even if shards are missing")
     engine: str = option(
         "local", help="local: this machine; spark: a cluster", choices=("local", "spark")
     )
 
 
-def with_fields(own: type, fields: Sequence[tuple[str, object, object]]) -> Any:
-    """Return the ``Options`` of a command with further fields: (name, type, field) each."""
+def with_flags(own: type[object], owner: str, flags: Mapping[str, tuple[Any, JsonObject]]) -> Any:
+    """Return the ``Options`` of a command with additional flags, None by default.
+
+    Args:
+        own: the options.
+        owner: the name by which ``given`` selects them: ``recipe`` or ``reader``.
+        flags: by name, the type of the value, and further arguments of ``option``.
+    """
+    fields = [
+        (name, kind | None, dataclasses.field(default=None, metadata={**about, "owner": owner}))
+        for name, (kind, about) in flags.items()
+    ]
+    names = {"__doc__": own.__doc__}
     return dataclasses.make_dataclass(
-        "Options",
-        fields,
-        bases=(own,),
-        frozen=True,
-        kw_only=True,
-        namespace={"__doc__": own.__doc__},
+        "Options", fields, bases=(own,), frozen=True, kw_only=True, namespace=names
     )
+
+
+def given(options: DataclassInstance, owner: str) -> JsonObject:
+    """Return the options of the recipe or the reader that flags or a file set."""
+    own = [each.name for each in dataclasses.fields(options) if each.metadata.get("owner") == owner]
+    values = {name: getattr(options, name) for name in own}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def with_reader_options(own: type[object], leave_out: Sequence[str] = ()) -> Any:
+    """Return the options of a command with those of the general formats."""
+    general = {**SHARED, **OPTIONS}
+    return with_flags(own, "reader", _flags({k: general[k] for k in general if k not in leave_out}))
+
+
+def with_named_readers(options: type[DataclassInstance], argv: Sequence[str]) -> Any:
+    """Return ``options`` with the options of the data sets in ``argv``, such as ``coco:PATH``.
+
+    Example:
+        >>> from credibly.cli.predict import Options
+        >>> hasattr(with_named_readers(Options, ["predict", "run", "coco:data"]), "drop_empty")
+        True
+    """
+    names = {field.name for field in dataclasses.fields(options)}
+    if not set(OPTIONS) <= names:
+        return options
+    found: dict[str, Option] = {}
+    for kind in {text.partition(":")[0] for text in (*argv, *_sources(argv)) if ":" in text}:
+        if kind in all_readers() and kind not in KINDS:
+            found |= all_readers()[kind].options()
+    further = {name: found[name] for name in found if name not in names}
+    return with_flags(options, "reader", _flags(further)) if further else options
+
+
+def _sources(argv: Sequence[str]) -> list[str]:
+    """Return the data that a TOML file names. Errors of the file are reported later."""
+    for option, value in itertools.zip_longest(argv, argv[1:], fillvalue=""):
+        name, _, joined = option.partition("=")
+        if name == "--config":
+            from credibly.checks import InputError
+            from credibly.untrusted.documents import read_toml
+
+            try:
+                return [str(read_toml(Path(joined or value), "configuration").get("data", ""))]
+            except (OSError, InputError):
+                break
+    return []
+
+
+def _flags(options: Mapping[str, Option]) -> dict[str, tuple[Any, JsonObject]]:
+    return {
+        name: (
+            tuple[each.kind, ...] if each.many else each.kind,
+            {"help": each.help, "choices": each.choices},
+        )
+        for name, each in options.items()
+    }
 
 
 def build_parser(
@@ -74,7 +159,7 @@ def build_parser(
 
     Args:
         commands: the ``Options`` of each command, by its name.
-        file_may_complete: whether a TOML file is named, which may hold what is else required.
+        file_may_complete: whether a TOML file is named, which may contain required options.
     """
     parser = _CommandParser(
         prog="credibly",
@@ -84,10 +169,10 @@ def build_parser(
     parser.add_argument("--version", action="version", version=_version())
     parsers = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for name, options in commands.items():
-        text = inspect.cleandoc(options.__doc__ or "").replace("%", "%%")
+        text = inspect.cleandoc(options.__doc__ or "")
         sub = parsers.add_parser(
             name,
-            help=text.splitlines()[0],
+            help=text.splitlines()[0].replace("%", "%%"),
             description=text,
             formatter_class=argparse.RawDescriptionHelpFormatter,
             argument_default=argparse.SUPPRESS,
@@ -95,7 +180,7 @@ def build_parser(
         )
         hints = typing.get_type_hints(options)
         groups: dict[str, argparse._ActionsContainer] = {"": sub}
-        shared = {each.name for each in dataclasses.fields(Scanned)}
+        shared = {each.name for kind in (Scanned, WithTexts) for each in dataclasses.fields(kind)}
         fields = sorted(dataclasses.fields(options), key=lambda each: each.name in shared)
         for field in fields:
             title = str(field.metadata.get("group", ""))
@@ -108,10 +193,10 @@ def build_parser(
             dest="log_level",
             action="store_const",
             const="info",
-            help="log to stderr what is done; the same as --log-level info",
+            help="log progress to stderr; the same as --log-level info",
         )
         sub.add_argument(
-            "--log-level", choices=LOG_LEVELS, help="log to stderr; debug: also where errors arose"
+            "--log-level", choices=LOG_LEVELS, help="log to stderr; debug adds tracebacks of errors"
         )
         sub.known = (*map(flag_of, dataclasses.fields(options)), "--config", "--log-level")
     parser.known = tuple(commands)
@@ -126,7 +211,7 @@ class _CommandParser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # pyright: ignore
         namespace, rest = super().parse_known_args(args, namespace)
-        if rest:  # in the parser of the command itself, which knows its flags
+        if rest:  # in the parser of the command, which knows its flags
             flag = next((text for text in rest if text.startswith("-")), "").partition("=")[0]
             self.error(f"unrecognized arguments: {' '.join(rest)}.{self._hint(flag)}")
         return namespace, rest
@@ -136,9 +221,7 @@ class _CommandParser(argparse.ArgumentParser):
             message = f"there is no command {match[1]!r}.{self._hint(match[1])}"
         message += "" if message.endswith((".", "?")) else "."
         if "required: QUERY" in message:
-            message += (
-                " A query cannot begin with -, as an option does: write '!knife' for '-knife'."
-            )
+            message += " A query must not begin with -; write '!knife' instead of '-knife'."
         self.exit(2, safe_text(f"{self.prog}: error: {message} Try `{self.prog} --help`.") + "\n")
 
     def _hint(self, name: str) -> str:
@@ -162,12 +245,13 @@ def _add(
 ) -> None:
     kind, many = _kind(hint)
     required = _required(field) and not file_may_complete
-    settings: dict[str, Any] = {"help": _help(field)}
+    settings: JsonObject = {"help": _help(field)}
     if field.metadata.get("choices"):
         settings["choices"] = field.metadata["choices"]
-    if field.metadata.get("metavar"):
-        settings["metavar"] = field.metadata["metavar"]
-    if field.metadata.get("positional"):
+    positional = field.metadata.get("positional")
+    if metavar := field.metadata.get("metavar", positional and field.name.upper()):
+        settings["metavar"] = metavar
+    if positional:
         if many:
             settings["nargs"] = "+" if required else "*"
         elif not required:
@@ -179,7 +263,7 @@ def _add(
     if kind is bool:
         parser.add_argument(flag, action=argparse.BooleanOptionalAction, **settings)
     elif many:
-        # Comma-separated, so that a list never swallows a positional.
+        # Comma-separated, so a list never takes the next positional argument.
         settings["type"] = _list_of(kind)
         parser.add_argument(flag, required=required, **settings)
     else:
@@ -199,7 +283,7 @@ def _list_of(kind: Any) -> Any:
     def parse(text: str) -> tuple[Any, ...]:
         return tuple(kind(part.strip('"')) for part in COMMA.split(text) if part)
 
-    parse.__name__ = f"comma-separated {kind.__name__}"  # what argparse calls it in an error
+    parse.__name__ = f"comma-separated {kind.__name__}"  # the name in errors of argparse
     return parse
 
 
@@ -209,13 +293,16 @@ def _required(field: dataclasses.Field[object]) -> bool:
 
 def _help(field: dataclasses.Field[object]) -> str:
     text = str(field.metadata.get("help", "")).replace("%", "%%")
-    if _required(field) or field.default is None or field.default is False or field.default == ():
+    default = field.default
+    if isinstance(default, tuple):
+        default = ",".join(map(str, default))
+    if _required(field) or default is None or default is False or default == "":
         return text
-    return f"{text} (default: {str(field.default).replace('%', '%%')})"
+    return f"{text} (default: {str(default).replace('%', '%%')})"
 
 
 def _kind(hint: object) -> tuple[Any, bool]:
-    """Return the scalar type of a field's annotation, and whether the field holds several."""
+    """Return the scalar type of a field's annotation, and whether the field has several values."""
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
         hint = next(part for part in typing.get_args(hint) if part is not type(None))
     if typing.get_origin(hint) is tuple:
@@ -223,8 +310,8 @@ def _kind(hint: object) -> tuple[Any, bool]:
     return hint, False
 
 
-def resolve(options: type[DataclassInstance], arguments: Mapping[str, Any]) -> Any:
-    """Fill the options from defaults, then the TOML file, then flags; later ones win."""
+def resolve(options: type[DataclassInstance], arguments: JsonObject) -> Any:
+    """Set the options from defaults, then the TOML file, then flags; later values override."""
     from credibly.checks import InputError, between
 
     config = arguments.get("config")
@@ -243,7 +330,7 @@ def resolve(options: type[DataclassInstance], arguments: Mapping[str, Any]) -> A
 
 @contextmanager
 def stdout_for_dash(options: DataclassInstance) -> Iterator[Any]:
-    """Yield options whose ``--out -`` is a file that is printed when the command has written it."""
+    """Yield options in which ``--out -`` is a temporary file, which is printed at the end."""
     from tempfile import TemporaryDirectory
 
     from credibly.checks import InputError
@@ -264,14 +351,14 @@ def stdout_for_dash(options: DataclassInstance) -> Iterator[Any]:
         write(path.read_text(encoding="utf-8"))
 
 
-def _from_toml(options: type[DataclassInstance], path: Path) -> dict[str, Any]:
+def _from_toml(options: type[DataclassInstance], path: Path) -> JsonObject:
     from credibly.checks import InputError, fits, nearest
     from credibly.untrusted.documents import read_toml
 
     table = read_toml(path, "configuration")
     hints = typing.get_type_hints(options)
     fields = {field.name: field for field in dataclasses.fields(options)}
-    values: dict[str, Any] = {}
+    values: JsonObject = {}
     for key, value in table.items():
         name = key.replace("-", "_")
         if name not in fields:

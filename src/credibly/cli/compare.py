@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from credibly.cli.command import Printed, option
-from credibly.cli.reader_options import with_reader_options
-from credibly.cli.tables import cell, print_json, print_table, print_text, progress
-from credibly.cli.train import check_library, data_options, given, with_recipe_options
+from credibly.cli.command import Printed, given, option, with_reader_options
+from credibly.cli.terminal import cell, print_json, print_table, print_text, progress
+from credibly.cli.train import check_library, data_options, with_recipe_options
 
 if TYPE_CHECKING:
     from credibly.workflows.comparison import Comparison
@@ -20,11 +19,11 @@ COLUMNS = ("top-1 error", "mAP@y", "mAP@x", "ACE", "MCE", "NLL", "ACE, sigmoid",
 
 @dataclass(frozen=True, kw_only=True)
 class CompareOptions(Printed):
-    """Train several losses with several seeds on the same split and budget; compare test rows.
+    """Train several losses with several seeds on the same split; compare their test metrics.
 
-    The options of `credibly train` hold for every run, except loss and seed. Finished runs are
-    kept: after an interruption, run the same command again. OUT contains runs/ (one run folder
-    each, with its predictions) and results.json.
+    Options of `credibly train` apply to every run, except --loss and --seed. Finished runs are
+    kept. After an interruption, run the same command again. OUT holds results.json and a folder
+    runs/ with one run folder per loss and seed.
 
     Example:
       credibly compare digits --losses bce,asl,spa,spa+lpr --seeds 3 --jobs 2 --out compared
@@ -36,11 +35,13 @@ class CompareOptions(Printed):
         ("bce", "asl", "spa", "spa+lpr"), help="names of losses, separated by commas"
     )
     seeds: int = option(
-        3, help="runs per loss; with 1, intervals are over test rows", between=(1, 1000)
+        3,
+        help="number of runs per loss; with 1, intervals are computed over test rows",
+        between=(1, 1000),
     )
-    jobs: int = option(1, help="runs that train at the same time", between=(1, 256))
+    jobs: int = option(1, help="number of runs that train at the same time", between=(1, 256))
     conditions: int = option(
-        3, help="retrieval is measured up to this many conditions", between=(1, 10)
+        3, help="maximum number of conditions per query in the retrieval metrics", between=(1, 10)
     )
     preset: str | None = option(None, help="recipe of a paper; see docs/papers/presets.md")
 
@@ -58,7 +59,7 @@ def run(options: CompareOptions) -> None:
 
     protocol = preset(options.preset) if options.preset else Preset()
     base = {name: value for name, value in protocol.settings.items() if name != "loss"}
-    how = recipe(**{**base, **given(options)})
+    how = recipe(**{**base, **given(options, "recipe")})
     losses = [protocol.loss(name) for name in options.losses]
     for name in losses:
         check_loss(name)

@@ -50,7 +50,7 @@ SHELLS = tuple(SCRIPTS)
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Print a script that completes commands, flags and their values in a shell.
+    """Print a completion script for a shell: commands, flags and values.
 
     Examples:
       credibly completion bash > ~/.local/share/bash-completion/completions/credibly
@@ -58,7 +58,7 @@ class Options:
       credibly completion fish > ~/.config/fish/completions/credibly.fish
     """
 
-    shell: str = option(help="bash, zsh or fish", positional=True, choices=SHELLS, metavar="SHELL")
+    shell: str = option(help="bash, zsh or fish", positional=True, choices=SHELLS)
 
 
 def run(options: Options) -> None:
@@ -72,7 +72,7 @@ def run(options: Options) -> None:
 
 
 def candidates(words: Sequence[str]) -> list[str]:
-    """Return what the last of the words after ``credibly`` may become, each with help after a tab.
+    """Return completions of the last of the words after ``credibly``, with help after a tab.
 
     Example:
         >>> [each.partition("\\t")[0] for each in candidates(["train", "--loss", "sp"])]
@@ -100,7 +100,7 @@ def candidates(words: Sequence[str]) -> list[str]:
 
 
 def _values(field: dataclasses.Field[object]) -> Iterable[str]:
-    """Return the values that a field can have, where they are known."""
+    """Return the possible values of a field, if they are known."""
     from credibly import names
 
     if field.name == "preset":

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from credibly.cli.command import Printed, option
-from credibly.cli.tables import print_json, print_text, progress
+from credibly.cli.terminal import print_json, print_text, progress
+from credibly.types import JsonObject
 
 if TYPE_CHECKING:
     from credibly.data import Data
@@ -68,7 +68,7 @@ class Options(Printed):
     rows: int = option(4000, help="number of images", between=(100, 1_000_000))
     epochs: int = option(16, help="passes over the training images", between=(1, 10_000))
     seed: int = option(0, help="seed of the images", between=(0, 2**63 - 1))
-    jobs: int = option(3, help="losses that train at the same time", between=(1, 256))
+    jobs: int = option(3, help="number of losses that train at the same time", between=(1, 256))
 
 
 def run(options: Options) -> None:
@@ -98,7 +98,7 @@ def run(options: Options) -> None:
             seeds=1,
             recipe=recipe(options),
             jobs=options.jobs,
-            threads=1,  # the same numbers on every machine, however many cores it has
+            threads=1,  # the same metrics on every machine
             data_options=scenery,
             done=lambda name: advance(1),
         )
@@ -122,7 +122,7 @@ def run(options: Options) -> None:
 
 
 def recipe(options: Options) -> Network:
-    """Return how the networks of the demo are trained."""
+    """Return the recipe of the demo's networks."""
     from credibly.train import Network
 
     return Network(
@@ -138,7 +138,7 @@ def recipe(options: Options) -> Network:
 
 
 def explained(results: Comparison) -> str:
-    """Return how to read the table, with its own numbers."""
+    """Return an explanation of the table, with its numbers."""
     wrong = results.losses["asl"]["ACE, sigmoid"]["mean"]
     return EXPLANATION.format(sigmoid=f"{wrong:.2f}", size=results.average_size, query=QUERY)
 
@@ -160,7 +160,7 @@ def write_images(scenes: Data, folder: Path) -> Path:
     return folder
 
 
-def searched(path: Path) -> dict[str, Any]:
+def searched(path: Path) -> JsonObject:
     """Run the query of the demo on one predictions file."""
     from credibly.retrieve import search
 
@@ -176,8 +176,8 @@ def searched(path: Path) -> dict[str, Any]:
     }
 
 
-def found_text(found: Mapping[str, Any]) -> str:
-    """Return the answer of the search in words."""
+def found_text(found: JsonObject) -> str:
+    """Return the result of the search in words."""
     lines = [
         f"Search for a 3 and a 7 but no 1, {found['query']}, in the run with the lowest NLL: "
         f"{found['expected_hits']:.0f} hits expected, {found['known_hits']} real. First:"

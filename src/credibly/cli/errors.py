@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 
-# Libraries say so in errors of their own kinds, which only their words tell apart.
+# Libraries raise errors of several types for this, which only the message distinguishes.
 _MEMORY_HAS_ENDED = (
     "allocate memory",
     "out of memory",
@@ -25,13 +25,12 @@ _MEMORY_HAS_ENDED = (
 )
 _NEARLY_NOTHING = 64 * 2**20  # bytes
 OUT_OF_MEMORY = (
-    "there is not enough memory for this; use fewer rows or labels, smaller batches, "
-    "or a larger machine."
+    "there is not enough memory. Use fewer rows or labels, smaller batches, or a larger machine."
 )
 
 
 def lacks_memory(error: BaseException) -> bool:
-    """Return whether an error says that memory has ended.
+    """Return whether an error means that memory is exhausted.
 
     Example:
         >>> lacks_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried …"))
@@ -42,17 +41,17 @@ def lacks_memory(error: BaseException) -> bool:
     text = str(error).lower()
     if isinstance(error, MemoryError) or any(words in text for words in _MEMORY_HAS_ENDED):
         return True
-    # What could not allocate does not always say so: an extension returns without an exception
-    # ("SystemError: error return without exception set"), an import ends half done.
+    # A failed allocation is not always reported as such: an extension may return without an
+    # exception ("SystemError: error return without exception set"), or an import may fail.
     return not isinstance(error, OSError) and address_space_left() < _NEARLY_NOTHING
 
 
 def sentence(error: BaseException) -> str:
-    """Return one sentence for an error, as the library words it."""
+    """Return an error as one sentence, in the words of the library."""
     if isinstance(error, MemoryError):
         return OUT_OF_MEMORY
     if isinstance(error, UnicodeEncodeError):
-        return f"names of files must be valid text (UTF-8); got {error.object!r}. Rename the file."
+        return f"file names must be valid UTF-8; got {error.object!r}. Rename the file."
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error)
@@ -62,14 +61,14 @@ def in_flags(text: str, options: type[DataclassInstance], given: Mapping[str, ob
     """Replace Python arguments in an error by the flags of a command.
 
     The library names arguments in backticks: ```average_size` must be …`` becomes
-    ``--average-size must be …``, and ```coding="signed"``` becomes ``--coding signed``. In a
-    message that begins with the name of a given file, a bare name is about the content of that
-    file and stays.
+    ``--average-size must be …``, and ```coding="signed"``` becomes ``--coding signed``. If a
+    message begins with the name of a given file, a bare name refers to the content of that file and
+    does not change.
 
     Args:
         text: the message.
         options: the ``Options`` of the command.
-        given: what the command line says, by name of the field.
+        given: the values on the command line, by name of the field.
 
     Example:
         >>> @dataclasses.dataclass
@@ -84,7 +83,7 @@ def in_flags(text: str, options: type[DataclassInstance], given: Mapping[str, ob
     of_file = any(
         text.startswith(f"{part}: ") for value in given.values() for part in _texts(value)
     )
-    parts = text.split("`")  # every second one stands between backticks
+    parts = text.split("`")  # every second part is in backticks
     for index in range(1, len(parts) - 1, 2):
         name, equals, value = parts[index].partition("=")
         if name not in fields or (of_file and not equals):

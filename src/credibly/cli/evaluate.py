@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from credibly.cli import tables
+from credibly.cli import terminal
 from credibly.cli.command import Scanned, option
-from credibly.cli.tables import cell
+from credibly.cli.terminal import cell
 
 if TYPE_CHECKING:
     from credibly.retrieve import Joint
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Scanned):
-    """Measure accuracy and calibration of predictions whose truth is known.
+    """Measure accuracy and calibration of predictions with known truth.
 
-    mAP@y is the mean average precision over labels, ACE the calibration error in equal-width bins
-    with at least --min-count entries, NLL the log loss. Micro and macro F1 return a label from
-    probability 0.5 on. --papers adds mAP@x (over rows), MCE and ECE (calibration errors), Brier
-    score, sizes, AUROC, F1-top-4 and ECE-top-4 (each row's four most probable labels), and with
-    rows that have no label IN accuracy and OUT MMC. --by-label prints precision, recall, F1 and
-    calibration of every label, with --intervals also their intervals. Files of any size are read
-    in batches.
+    mAP@y is the mean average precision over labels. ACE is the calibration error over bins of equal
+    width with at least --min-count entries. NLL is the log loss. Micro and macro F1 count a label
+    as returned if its probability is at least 0.5. --papers adds mAP@x (over rows), MCE and ECE
+    (calibration errors), Brier score, sizes, AUROC, F1-top-4 and ECE-top-4 (the four most probable
+    labels of each row). If some rows have no label, IN accuracy and OUT MMC are added, too.
+    --by-label prints precision, recall, F1 and calibration of every label. Files of any size are
+    read in batches.
 
     Examples:
       credibly evaluate predictions.parquet
@@ -36,20 +36,23 @@ class Options(Scanned):
     """
 
     predictions: tuple[str, ...] = option(
-        help="predictions files, or folders of shards", positional=True, metavar="PREDICTIONS"
+        help="predictions files, or folders of shards", positional=True
     )
-    by_label: bool = option(False, help="also a table of every label")
-    papers: bool = option(False, help="also the metrics of the papers, and all others")
-    intervals: bool = option(False, help="95 % intervals by resampling rows")
-    bins: int = option(15, help="bins of the calibration errors", between=(1, 100_000))
+    by_label: bool = option(
+        False, help="add a table of all labels; with --intervals, also their intervals"
+    )
+    papers: bool = option(False, help="add all other metrics, among them those of the papers")
+    intervals: bool = option(False, help="add 95 % intervals (bootstrap over rows)")
+    bins: int = option(15, help="number of bins of the calibration errors", between=(1, 100_000))
     min_count: int = option(
-        30, help="entries that a bin needs to count for ACE and MCE", between=(0, 2**53)
+        30, help="minimum number of entries of a bin in ACE and MCE", between=(0, 2**53)
     )
     seed: int = option(0, help="seed of the resampling", between=(0, 2**63 - 1))
     joint_from: str | None = option(
         None,
-        help="held-out predictions to fit joint probabilities on, or a .json of `joint fit`: also "
-        "joint log score, subset accuracy, expected / real pairs and triples",
+        help="add joint log score, subset accuracy, and expected over real pairs and triples. "
+        "FILE holds held-out predictions to fit the joint model on, or the .json file that "
+        "`joint fit` wrote",
         metavar="FILE",
     )
 
@@ -60,7 +63,7 @@ def run(options: Options) -> None:
     quiet = options.quiet or options.json
     results = evaluate_all(
         options.predictions,
-        progress=lambda name: tables.progress(name, total=1, quiet=quiet),
+        progress=lambda name: terminal.progress(name, total=1, quiet=quiet),
         bins=options.bins,
         min_count=options.min_count,
         intervals=options.intervals,
@@ -71,28 +74,31 @@ def run(options: Options) -> None:
     )
     if options.json:
         documents = [each.to_dict(by_label=options.by_label) for each in results]
-        tables.print_json({"files": documents})
+        terminal.print_json({"files": documents})
         return
     names = _short_names(results)
-    tables.print_table("", ["", *names], _rows(results, options.papers))
+    terminal.print_table("", ["", *names], _rows(results, options.papers))
     if any(math.isnan(each.numbers.get("ACE", 0.0)) for each in results):
-        tables.print_text(
+        terminal.print_text(
             f"ACE and MCE need bins with at least {options.min_count} entries; lower --min-count."
         )
     for name, each in zip(names, results, strict=True):
         if options.by_label:
-            tables.print_table(name, ["label", *each.by_label], _report(each))
+            terminal.print_table(name, ["label", *each.by_label], _report(each))
         if each.joint is not None:
             rows = [
                 [first, second, f"{expected:.1f}", real]
                 for first, second, expected, real in each.joint.pairs_missed(10)
             ]
             columns = ["label", "and", "rows expected", "real"]
-            tables.print_text(f"{name}: the pairs of labels farthest from what is expected")
-            tables.print_table("", columns, rows)
+            terminal.print_text(
+                f"{name}: pairs of labels with the largest difference between expected and real "
+                "counts"
+            )
+            terminal.print_table("", columns, rows)
         if without := each.labels_without_truth:
             listed = ", ".join(without[:5]) + (", …" if len(without) > 5 else "")
-            tables.print_text(
+            terminal.print_text(
                 f"{each.path}: {len(without)} of {len(each.labels)} labels have no known row "
                 f"and are left out of their means: {listed}"
             )
@@ -106,7 +112,8 @@ def _joint(options: Options) -> Joint | None:
         return None
     if options.joint_from in options.predictions:
         raise InputError(
-            f"`--joint-from` must be other rows than those evaluated; got {options.joint_from}."
+            "`--joint-from` must hold other rows than the evaluated file; got "
+            f"{options.joint_from}."
         )
     return joint_from(options.joint_from, partial=options.partial)
 

@@ -5,25 +5,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from credibly.cli.command import option
-from credibly.cli.tables import print_json, print_text
+from credibly.cli.terminal import print_json, print_text
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Export a run or a map to ONNX: inputs → scores → link → calibrator → probabilities → sets.
+    """Export a run or a map to ONNX, with link, calibrator and decision rule.
 
-    A map, as ``credibly calibrate --save map.json`` writes it, takes scores in place of inputs;
-    one that was fitted on probabilities takes probabilities.
-
-    The command runs the file in onnxruntime and compares it with the run: probabilities on noise,
-    label sets also on the scores in the run's predictions. If they differ, nothing is written.
+    The ONNX file of a run maps inputs to scores, probabilities and label sets. That of a map
+    (``credibly calibrate --save map.json``) takes scores, or probabilities if the map was fitted on
+    probabilities. The command runs the file in onnxruntime and compares it with torch:
+    probabilities on noise, and label sets on the scores that the run stored. If they differ,
+    nothing is written.
 
     Example:
       credibly export runs/digits --out digits.onnx
       credibly export map.json --out map.onnx
     """
 
-    folder: str = option(help="a finished run, or a map.json", positional=True, metavar="SOURCE")
+    folder: str = option(
+        help="folder of a finished run, or a map.json", positional=True, metavar="SOURCE"
+    )
     out: str = option(help="the .onnx file to write")
     allow_python: bool = option(False, help="import the code that a python: run names")
     json: bool = option(False, help="print the result as JSON")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
-from credibly.cli import tables
+from credibly.cli import terminal
 from credibly.cli.command import Printed, option
 
 if TYPE_CHECKING:
@@ -17,25 +17,29 @@ class ImportOptions:
     """Options for the truth, and for the names of rows and labels."""
 
     truth: str | None = option(
-        None, help="file of the truth, matched by id and label", metavar="FILE"
+        None, help="file with the truth; rows are matched by id, columns by label", metavar="FILE"
     )
     labels: tuple[str, ...] = option((), help="names of the labels, separated by commas")
-    id_column: str | None = option(None, help="column of the ids (default: id, image_id, …)")
+    id_column: str | None = option(None, help="column with the ids (default: id, image_id, …)")
     value_columns: str | None = option(
-        None, help="columns of the values, * for the label, e.g. 'pred_*'; or an array's name"
+        None,
+        help="pattern of the columns that hold values; * is the label, e.g. 'pred_*'. In .npz "
+        "files: name of the array",
     )
     truth_columns: str | None = option(
-        None, help="columns of the truth, e.g. 'true_*'; or an array's name"
+        None,
+        help="pattern of the columns that hold the truth, e.g. 'true_*'. In .npz files: name of "
+        "the array",
     )
     suffix: str = option("", help="ending to remove from ids, e.g. .jpg")
     label_column: str | None = option(
         None, help="column of the truth that lists the labels of a row (default: labels, tags, …)"
     )
     separator: str | None = option(None, help="separator of the labels in such a list")
-    certain: bool = option(False, help="accept logits that all lie in [0, 1]")
+    certain: bool = option(False, help="accept logits even if all of them lie in [0, 1]")
     coding: str | None = option(
         None,
-        help="meaning of −1 in targets of only −1 and +1: signed (absent) or unknown",
+        help="meaning of −1 if all targets are −1 or +1; signed: absent; unknown: unknown",
         choices=("signed", "unknown"),
     )
 
@@ -55,13 +59,13 @@ def check_inputs(options: ImportOptions, *paths: str | None) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Options(ImportOptions, Printed):
-    """Make a predictions file from the output of another program.
+    """Convert the output of another program into a predictions file.
 
-    FILE is .npy, .npz, .pt (tensors only), .csv, .parquet, .arrow or .feather: a matrix, or an id
-    and one column per label. Say with --as what the values are; nothing is guessed. Logits also
-    need the loss that trained the model (bce for a plain sigmoid, and for margins of XGBoost and
-    LightGBM). The truth is in the file (y:<label>), or in another one: one column per label, or one
-    column that lists the labels of a row.
+    FILE is .npy, .npz, .pt (tensors only), .csv, .parquet, .arrow or .feather. It holds a matrix,
+    or an id and one column per label. Declare the values with --as; nothing is guessed. Logits also
+    need --loss, the loss that trained the model (bce for a plain sigmoid and for margins of XGBoost
+    and LightGBM). The truth may be in the same file (columns y:<label>) or in another file
+    (--truth) with one column per label, or one column that lists the labels of a row.
 
     Examples:
       credibly import logits.npy --as logits --loss asl --labels cat,dog --out predictions.parquet
@@ -69,7 +73,7 @@ class Options(ImportOptions, Printed):
         --out predictions.parquet
     """
 
-    file: str = option(help="file to import", positional=True, metavar="FILE")
+    file: str = option(help="file to import", positional=True)
     out: str = option(help="predictions file to write", metavar="FILE")
     values: str | None = option(
         None,
@@ -77,7 +81,7 @@ class Options(ImportOptions, Printed):
         choices=("logits", "probabilities"),
         flag="as",
     )
-    loss: str | None = option(None, help="with --as logits: the loss that trained the model")
+    loss: str | None = option(None, help="loss that trained the model; needed with --as logits")
 
 
 def run(options: Options) -> None:
@@ -92,8 +96,8 @@ def run(options: Options) -> None:
     values = options.values
     if values is None:
         raise InputError(
-            f"{options.file}: what its values are must be declared, not guessed: --as "
-            "probabilities, or --as logits with --loss LOSS (bce for a plain sigmoid)."
+            f"{options.file}: declare what the values are. Give --as probabilities, or --as "
+            "logits with --loss LOSS (bce for a plain sigmoid)."
         )
     from credibly.predictions import Predictions
 
@@ -107,7 +111,7 @@ def run(options: Options) -> None:
     )
     predictions.write(options.out)
     rows, labels, known = len(predictions), predictions.num_labels, predictions.targets is not None
-    tables.tell(
+    terminal.tell(
         options,
         {"out": options.out, "rows": rows, "labels": labels, "has_truth": known},
         f"{counted(rows, 'row')} × {counted(labels, 'label')}, "

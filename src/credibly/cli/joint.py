@@ -1,21 +1,21 @@
-"""``credibly joint fit PREDICTIONS --out joint.json``: which labels go together."""
+"""``credibly joint fit PREDICTIONS --out joint.json``: fit a model of dependent labels."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from credibly.cli import tables
-from credibly.cli.command import Printed, option
+from credibly.cli import terminal
+from credibly.cli.command import Partial, Printed, option
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(Printed):
-    """Fit how labels depend on each other, on held-out predictions with their truth.
+class Options(Partial, Printed):
+    """Fit a joint model of dependent labels on held-out predictions with truth.
 
-    The command compares independence, a factor for the number of labels, and mixtures of labels
-    that go together, by cross-validated joint log score. A richer model must be better by more than
-    one standard error, and the log loss of single labels may rise by at most 1 %. Pass the file to
-    `--joint-from` of search, sets, evaluate and serve.
+    The command compares three models by cross-validated joint log score: independent labels, a
+    factor for the number of labels, and mixtures of labels that appear together. It keeps a richer
+    model only if it is better by more than one standard error and raises the log loss of single
+    labels by at most 1 %. Pass the file to `--joint-from` of search, sets, evaluate and serve.
 
     Examples:
       credibly joint fit held-out.parquet --out joint.json
@@ -23,15 +23,12 @@ class Options(Printed):
     """
 
     action: str = option(help="what to do", positional=True, choices=("fit",), metavar="fit")
-    predictions: str = option(
-        help="held-out predictions with their truth", positional=True, metavar="PREDICTIONS"
-    )
+    predictions: str = option(help="held-out predictions with truth", positional=True)
     out: str | None = option(None, help="JSON file to write", metavar="FILE")
     components: str = option(
         "1,3", help="numbers of mixture components to try, separated by commas"
     )
-    seed: int = option(0, help="seed of folds and starts", between=(0, 2**63 - 1))
-    partial: bool = option(False, help="read a folder even if shards are missing")
+    seed: int = option(0, help="seed of the folds and the initial values", between=(0, 2**63 - 1))
 
 
 def run(options: Options) -> None:
@@ -40,7 +37,7 @@ def run(options: Options) -> None:
     from credibly.retrieve.joint.model_selection import fit_joint_file
 
     if options.out is None:
-        raise InputError("`joint fit` must know where to write the model; add --out joint.json.")
+        raise InputError("`joint fit` needs a file to write to; add --out joint.json.")
     fitted = fit_joint_file(
         options.predictions,
         components=tuple(_numbers(options.components)),
@@ -48,25 +45,20 @@ def run(options: Options) -> None:
         partial=options.partial,
     )
     fitted.model.write(options.out)
-    if options.json:
-        tables.print_json(
-            {
-                "chosen": fitted.chosen,
-                "log_scores": fitted.log_scores,
-                "log_losses": fitted.log_losses,
-                "rows": fitted.rows,
-            }
-        )
-    elif not options.quiet:
+
+    def show() -> None:
         rows = [
             [name, f"{score:.4f}", f"{fitted.log_losses[name]:.4f}"]
             for name, score in fitted.log_scores.items()
         ]
         columns = ["model", "joint log score per row", "log loss of single labels"]
-        tables.print_table("", columns, rows)
-        tables.print_text(
+        terminal.print_table("", columns, rows)
+        terminal.print_text(
             f"{fitted.chosen} of {counted(fitted.rows, 'row')} with truth is in {options.out}"
         )
+
+    names = ("chosen", "log_scores", "log_losses", "rows")
+    terminal.tell(options, {name: getattr(fitted, name) for name in names}, show)
 
 
 def _numbers(text: str) -> list[int]:

@@ -1,4 +1,4 @@
-"""``credibly papers``: the four papers, their protocols and tables, and what remains to run."""
+"""``credibly papers``: the four papers, their protocols and their tables."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from credibly.cli.command import Printed, option
-from credibly.cli.reader_options import reader_options, with_reader_options
-from credibly.cli.tables import print_json, print_table, print_text, progress
-from credibly.cli.train import given, with_recipe_options
+from credibly.cli.command import Printed, given, option, with_reader_options
+from credibly.cli.terminal import print_json, print_table, print_text, progress
+from credibly.cli.train import with_recipe_options
+from credibly.types import JsonObject
 
 if TYPE_CHECKING:
     from credibly.papers.tables import RowRun, Table
@@ -24,10 +24,10 @@ PAPERS = {
 
 @dataclass(frozen=True, kw_only=True)
 class PaperOptions(Printed):
-    """List the papers, show a protocol, or print a table beside the runs that give its rows.
+    """List the papers, show a training protocol, or print a table beside your own runs.
 
-    With --data and --out, each row of the table is a run folder below OUT; its test metrics are
-    shown before the printed numbers. --run trains the rows that have no run yet; after an
+    With --data and --out, each row of the table belongs to a run folder below OUT. Its test metrics
+    are shown before the printed numbers. --run trains the rows that have no run yet. After an
     interruption, run the same command again. Options of `credibly train` replace those of the
     preset.
 
@@ -43,11 +43,13 @@ class PaperOptions(Printed):
         None, help="one of spa, quasibinary, two-way, average-k", positional=True
     )
     table: str | None = option(None, help="number of a table, such as 3 or II")
-    preset: str | None = option(None, help="preset to show beside the sentences of the paper")
+    preset: str | None = option(None, help="preset to show, beside the words of the paper")
     data: str | None = option(None, help="digits, synthetic, a file, or KIND:PATH")
-    out: str | None = option(None, help="folder of the runs of the table; of --checkpoint, a file")
+    out: str | None = option(
+        None, help="folder for the runs of the table; with --checkpoint, a file"
+    )
     checkpoint: str | None = option(
-        None, help="official checkpoint (.pth, .tar) to write as OUT.safetensors"
+        None, help="official checkpoint (.pth, .tar) to convert to the file OUT (.safetensors)"
     )
     seeds: int = option(1, help="runs per row", between=(1, 1000))
     run: bool = option(False, help="train the rows that have no run yet")
@@ -67,7 +69,9 @@ def run(options: PaperOptions) -> None:
     if options.checkpoint is not None:
         if options.out is None:
             raise InputError("`checkpoint` needs `out`, the .safetensors file to write.")
-        names = papers.convert_checkpoint(options.checkpoint, options.out)
+        from credibly.papers.checkpoints import convert_checkpoint
+
+        names = convert_checkpoint(options.checkpoint, options.out)
         print_text(f"Wrote {len(names)} tensors to {options.out}. Next: --weights {options.out}.")
         return
     if options.preset is not None:
@@ -111,15 +115,15 @@ def _show_table(options: PaperOptions, paper: str) -> None:
     table: Table = find(module.TABLES, str(options.table), paper)
     if options.run and (options.data is None or options.out is None):
         raise InputError("`run` needs `data` and `out`.")
-    shown: list[dict[str, Any]] = []
+    shown: list[JsonObject] = []
     for block in table.blocks if options.data is None else table.blocks_for(options.data):
         runs: list[RowRun] = []
         if options.data is not None and options.out is not None:
             runs = row_runs(
                 *(table, block, papers.preset(block.preset), options.data, Path(options.out)),
                 seeds=options.seeds,
-                settings=given(options),  # pyright: ignore[reportArgumentType]
-                data=reader_options(options),  # pyright: ignore[reportArgumentType]
+                settings=given(options, "recipe"),  # pyright: ignore[reportArgumentType]
+                data=given(options, "reader"),  # pyright: ignore[reportArgumentType]
             )
         if options.run:
             left = sum(each.metrics() is None for each in runs)
@@ -141,10 +145,13 @@ def _show_table(options: PaperOptions, paper: str) -> None:
         options.data is not None
         and table.blocks_for(options.data)[0].data != (options.data.partition(":")[0])
     ):
-        print_text(f"{options.data} is not the paper's data: compare the order, not the numbers.")
+        print_text(
+            f"{options.data} is not the data set of the paper. Compare the order of the methods, "
+            "not the numbers."
+        )
     remaining = [f"{row['method']} ({row['block']})" for row in shown if not row["runs"]]
     if remaining:
         print_text(
-            f"{len(remaining)} of {len(shown)} rows remain to run: {', '.join(remaining)}. "
-            "Add --data, --out and --run to train them."
+            f"{len(remaining)} of {len(shown)} rows have no run: {', '.join(remaining)}. Add "
+            "--data, --out and --run to train them."
         )

@@ -6,18 +6,17 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from credibly.cli.command import Printed, option
-from credibly.cli.reader_options import reader_options, with_reader_options
-from credibly.cli.tables import progress, tell
+from credibly.cli.command import Printed, given, option, with_reader_options
+from credibly.cli.terminal import progress, tell
 
 
 @dataclass(frozen=True, kw_only=True)
 class PredictOptions(Printed):
-    """Predict with a trained run: calibrated probabilities, scores, and the truth where known.
+    """Predict with a trained run: calibrated probabilities, scores and, if known, the truth.
 
-    OUT is a .parquet file, which every command reads, a .csv file with the same columns, or a
-    folder of one part per shard, which every command reads as one file.
-    Under torchrun each process writes its share of the shards; shards that exist are skipped.
+    OUT is a .parquet file, a .csv file with the same columns, or a folder with one file per shard.
+    Every command reads .parquet files, and such a folder as one file. With torchrun, each process
+    writes its share of the shards. Shards that exist are skipped.
 
     Examples:
       credibly predict runs/digits digits --part test --out predictions.parquet
@@ -40,18 +39,22 @@ class PredictOptions(Printed):
     )
     format: str = option(
         "predictions",
-        help="of a .csv file: predictions, as in Parquet; wide: ids and probabilities; lists: ids "
-        "and label sets; both with the headers of the training file",
+        help="columns of a .csv file. predictions: the columns of the Parquet file; wide: ids and "
+        "probabilities; lists: ids and label sets. wide and lists use the headers of the "
+        "training file",
         choices=("predictions", "wide", "lists"),
     )
     members: str | None = option(
-        None, help="folder for the predictions of each member, before the calibrator"
+        None,
+        help="also write the uncalibrated predictions of each member of an ensemble to this folder",
     )
-    allow_python: bool = option(False, help="import the code that a python: run names")
+    allow_python: bool = option(
+        False, help="allow a run to import Python code (models named python:MODULE:FACTORY)"
+    )
     skip_bad_images: bool = option(False, help="leave out images that do not decode")
     engine: str = option(
         "local",
-        help="local: this machine; spark: a cluster, which predicts Parquet tables of features",
+        help="local: this machine; spark: a cluster, for Parquet tables of features",
         choices=("local", "spark"),
     )
 
@@ -65,22 +68,24 @@ def run(options: PredictOptions) -> None:
 
     if options.engine == "spark" or options.folder.endswith(".onnx"):
         if options.members is not None or options.format != "predictions":
-            raise InputError("--members and --format take the folder of a run and --engine local.")
+            raise InputError("--members and --format need the folder of a run and --engine local.")
         return _predict_dataset(options)
     out_can_be_written(options.out, folder=not options.out.endswith((".parquet", ".csv")))
     from credibly import train
     from credibly.notebook import counted
+    from credibly.train.prediction import predict_members_to, predict_to
 
     if options.members is not None:
         out_can_be_written(options.members, folder=True)
     process, processes = (int(os.environ.get(n, d)) for n, d in (("RANK", 0), ("WORLD_SIZE", 1)))
     done = train.load(options.folder, allow_python=options.allow_python)
-    given = reader_options(options)
-    rows = done.read(options.data, skip_bad_images=options.skip_bad_images, **given)
+    rows = done.read(
+        options.data, skip_bad_images=options.skip_bad_images, **given(options, "reader")
+    )
     done.check_part(rows, options.part)
     rows = rows.part(options.part)
     with progress("predicting", total=len(rows), quiet=options.quiet) as advance:
-        written = train.predict_to(
+        written = predict_to(
             done,
             rows,
             options.out,
@@ -91,7 +96,7 @@ def run(options: PredictOptions) -> None:
             advance=advance,
         )
     if options.members is not None and process == 0:
-        written += train.predict_members_to(done, rows, options.members)
+        written += predict_members_to(done, rows, options.members)
     if process == 0:
         document = {"rows": len(rows), "written": [str(path) for path in written]}
         new = counted(len(written), "file")
@@ -114,8 +119,9 @@ def _predict_dataset(options: PredictOptions) -> None:
 
             model = Path(folder) / "model.onnx"
             train.export(train.load(options.folder, allow_python=options.allow_python), model)
-        given = reader_options(options)
-        result = predict_dataset(model, options.data, options.out, executor=options.engine, **given)
+        result = predict_dataset(
+            model, options.data, options.out, executor=options.engine, **given(options, "reader")
+        )
     tell(
         options,
         vars(result),

@@ -1,16 +1,16 @@
-"""``credibly report``: predictions in, one self-contained page out."""
+"""``credibly report``: one self-contained page about predictions."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from credibly.cli.command import Printed, option
-from credibly.cli.tables import progress, tell
+from credibly.cli.command import Partial, Printed, WithTexts, option
+from credibly.cli.terminal import progress, tell
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(Printed):
-    """Write one self-contained HTML page: verdict, tables with intervals, charts, every label.
+class Options(WithTexts, Partial, Printed):
+    """Write one self-contained HTML page with verdict, charts, intervals and all labels.
 
     Examples:
       credibly report runs/spa/predictions.parquet --out report.html
@@ -18,24 +18,25 @@ class Options(Printed):
       credibly report runs/spa/predictions.parquet --images 50 --image-folder photos
     """
 
-    predictions: tuple[str, ...] = option(help="predictions files, same labels", positional=True)
-    out: str = option("report.html", help="where to write the page; - prints it", stdout=".html")
+    predictions: tuple[str, ...] = option(
+        help="predictions files with the same labels", positional=True
+    )
+    out: str = option("report.html", help="file to write; - prints the page", stdout=".html")
     resamples: int = option(
-        200, help="bootstrap resamples behind each interval", between=(2, 100_000)
+        200, help="number of bootstrap resamples per interval", between=(2, 100_000)
     )
     seed: int = option(0, help="seed of the bootstrap", between=(0, 2**63 - 1))
     images: int | None = option(
         None,
-        help="show this many of the worst rows of each file, with --image-folder or --texts",
+        help="number of worst rows to show per file; needs --image-folder or --texts",
         between=(1, 1000),
         metavar="N",
     )
     image_folder: str | None = option(
-        None, help="folder of images named by row ids; small copies go into the page", metavar="DIR"
+        None,
+        help="folder of images; ids are their names; small copies become part of the page",
+        metavar="DIR",
     )
-    texts: str | None = option(None, help="data that hold the texts of the rows", metavar="DATA")
-    text: tuple[str, ...] | None = option(None, help="with --texts: the column of the texts")
-    partial: bool = option(False, help="read a folder even if shards are missing")
 
 
 def run(options: Options) -> None:
@@ -47,8 +48,7 @@ def run(options: Options) -> None:
 
     if options.images is not None and options.image_folder is None and options.texts is None:
         raise InputError(
-            "`--images` needs to know where the rows are: add --image-folder DIR for images, or "
-            "--texts DATA for texts."
+            "`--images` needs --image-folder DIR for images, or --texts DATA for texts."
         )
     texts = None
     if options.texts:

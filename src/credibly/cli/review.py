@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from credibly.cli import tables
+from credibly.cli import terminal
 from credibly.cli.command import Scanned, option
 
 if TYPE_CHECKING:
     from credibly.predictions import Predictions
-    from credibly.review import LabelIssues, Review
+    from credibly.review import Review
+    from credibly.review.issues import LabelIssues
 
 FORMATS = ("csv", "label-studio", "fiftyone")
 MOST_SHOWN = 20
@@ -18,14 +19,13 @@ MOST_SHOWN = 20
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Scanned):
-    """Rank the labels that are probably wrong, and count the errors to expect.
+    """Rank labels that are probably wrong, and estimate the number of errors.
 
     PREDICTIONS must hold the truth, and calibrated probabilities of a model that was not trained on
-    these rows. Entries are missing (marked absent, probably present), extra (marked present,
-    probably absent) or unknown (not marked, probably present); the most certain come first. The
-    queue is written as CSV with an empty column `decision`, as tasks of Label Studio or as labels
-    of FiftyOne. With --reviews, the decisions of people are applied and the corrected predictions
-    written.
+    these rows. A label is missing (annotated absent, probably present), extra (annotated present,
+    probably absent) or unknown (not annotated, probably present). The most certain come first. The
+    queue is written as CSV with an empty column `decision`, as tasks for Label Studio or as labels
+    for FiftyOne. --reviews applies the decisions of reviewers and writes the corrected predictions.
 
     Examples:
       credibly review predictions.parquet --top 200 --out queue.csv
@@ -33,16 +33,12 @@ class Options(Scanned):
       credibly review predictions.parquet --reviews queue.csv --out corrected.parquet
     """
 
-    predictions: str = option(
-        help="predictions file, or folder of shards", positional=True, metavar="PREDICTIONS"
-    )
-    top: int = option(200, help="most entries of the queue", between=(0, 2**31))
+    predictions: str = option(help="predictions file, or folder of shards", positional=True)
+    top: int = option(200, help="maximum number of labels in the queue", between=(0, 2**31))
     kinds: tuple[str, ...] = option(
-        ("missing", "extra", "unknown"), help="kinds of entries, separated by commas"
+        ("missing", "extra", "unknown"), help="kinds of labels to list, separated by commas"
     )
-    min_probability: float = option(
-        0.5, help="list a label if it is wrong with at least this probability"
-    )
+    min_probability: float = option(0.5, help="minimum probability that a listed label is wrong")
     out: str | None = option(
         None,
         help="file to write; - prints it",
@@ -50,7 +46,7 @@ class Options(Scanned):
         stdout={"csv": ".csv", "label-studio": ".json", "fiftyone": ".json"},
     )
     format: str = option("csv", help="format of the queue and of --reviews", choices=FORMATS)
-    root: str = option("", help="with label-studio: address of the folder of the items")
+    root: str = option("", help="with label-studio: address of the folder with the items")
     suffix: str = option("", help="with label-studio: ending of the items, e.g. .jpg")
     reviews: str | None = option(None, help="reviewed queue to apply", metavar="FILE")
     queue: str | None = option(
@@ -94,7 +90,7 @@ def _review(options: Options) -> None:
     )
     if options.out is not None:
         _write(options, issues)
-    tables.tell(options, {"out": options.out, **issues.to_dict()}, lambda: _show(options, issues))
+    terminal.tell(options, {"out": options.out, **issues.to_dict()}, lambda: _show(options, issues))
 
 
 def _check_kinds(options: Options) -> None:
@@ -103,7 +99,7 @@ def _check_kinds(options: Options) -> None:
 
     for kind in options.kinds:
         if kind not in KINDS:
-            raise InputError(f"--kinds has no kind {kind!r}. {nearest(kind, KINDS)}")
+            raise InputError(f"--kinds has no entry {kind!r}. {nearest(kind, KINDS)}")
 
 
 def _write(options: Options, issues: LabelIssues) -> None:
@@ -130,7 +126,7 @@ def _apply(options: Options, predictions: Predictions) -> None:
         changed = int((predictions.targets != corrected.targets).sum())
     assert options.out is not None
     corrected.write(options.out)
-    tables.tell(
+    terminal.tell(
         options,
         {"out": options.out, "reviews": len(reviews), "changed": changed},
         f"{len(reviews):,} decisions, of which {changed:,} change the truth, written to "
@@ -151,10 +147,7 @@ def _reviews(options: Options) -> list[Review]:
         from credibly.review import fiftyone
 
         if options.queue is None:
-            raise InputError(
-                "--queue must be given with --format fiftyone: the queue as CSV, which says what "
-                "was asked."
-            )
+            raise InputError("--format fiftyone with --reviews needs --queue, the queue as CSV.")
         return fiftyone.read_reviews(options.reviews, read_queue(options.queue))
     return read_reviews(options.reviews)
 
@@ -168,12 +161,12 @@ def _show(options: Options, issues: LabelIssues) -> None:
         for each in shown
     ]
     columns = ["id", "label", "kind", "truth", "probability", "error probability"]
-    tables.print_text(
+    terminal.print_text(
         f"{issues.wrong:,} {'label is' if issues.wrong == 1 else 'labels are'} probably wrong."
     )
     if shown:
         title = f"the first {len(shown)} of {counted(len(issues), 'label')} to review"
-        tables.print_table(title, columns, rows)
+        terminal.print_table(title, columns, rows)
     worst = sorted(issues.errors, key=lambda each: -each.expected)[:MOST_SHOWN]
     if worst:
         rows = [
@@ -181,13 +174,13 @@ def _show(options: Options, issues: LabelIssues) -> None:
             for each in worst
         ]
         columns = ["label", "known", "errors, estimated", "95 % interval"]
-        tables.print_table("labels with the most errors", columns, rows)
+        terminal.print_table("labels with the most errors", columns, rows)
     if issues.total is not None:
         total = issues.total
-        tables.print_text(
-            f"Estimated from all probabilities: {total.expected:,.1f} of {total.known:,} known "
-            f"labels are wrong (95 % interval {total.low:,.1f} to {total.high:,.1f}). The estimate "
-            "includes what the model cannot tell apart. Review a sample to check it."
+        terminal.print_text(
+            f"Estimate: {total.expected:,.1f} of {total.known:,} known labels are wrong (95 % "
+            f"interval {total.low:,.1f} to {total.high:,.1f}). It includes rows that the model "
+            "cannot resolve. Review a random sample to check it."
         )
     if options.out is not None:
-        tables.print_text(f"{counted(len(issues), 'label')} written to {options.out}")
+        terminal.print_text(f"{counted(len(issues), 'label')} written to {options.out}")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from credibly.cli import tables
-from credibly.cli.command import Printed, option
+from credibly.cli import terminal
+from credibly.cli.command import Scanned, WithTexts, option
 
 if TYPE_CHECKING:
-    from credibly.retrieve import Answer, Joint
-    from credibly.retrieve.answer import Hit
+    from credibly.retrieve import Joint
+    from credibly.retrieve.answer import Answer, Hit
     from credibly.retrieve.joint.pairs import Together
 
 _MOST_ROWS = 100_000
@@ -21,12 +21,13 @@ SHOWN = 80
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(Printed):
-    """Search predictions by labels wanted and unwanted, most probable first.
+class Options(WithTexts, Scanned):
+    """Search predictions for labels that you want and labels that you do not want.
 
-    A query is '+fork +apple -knife' (a bare word is wanted; put names with spaces into quotes) or
-    any boolean expression: '(dog | cat) & !beach'. The command also prints the expected number of
-    hits. A query must not begin with '-'; write '!knife' instead of '-knife'.
+    A query is '+fork +apple -knife' or any boolean expression: '(dog | cat) & !beach'. A word
+    without a sign is wanted. Names with spaces need quotes. A query must not begin with '-'; write
+    '!knife' instead of '-knife'. The most probable rows come first, and the command prints the
+    expected number of hits.
 
     Examples:
       credibly search predictions.parquet '+fork +apple -"dining table"' --top 20
@@ -36,41 +37,37 @@ class Options(Printed):
       credibly search parts/ '+dog -beach' --engine spark
     """
 
-    predictions: str = option(
-        help="predictions file, or folder of shards", positional=True, metavar="PREDICTIONS"
-    )
+    predictions: str = option(help="predictions file, or folder of shards", positional=True)
     query: str = option(
         help="labels that you want and do not want, e.g. '+fork -knife'",
         positional=True,
-        metavar="QUERY",
     )
     top: int = option(20, help="number of rows to show", between=(1, 10**9))
-    engine: str = option(
-        "local", help="local: this machine; spark: a cluster", choices=("local", "spark")
+    joint: bool = option(
+        False, help="use joint probabilities, which account for labels that depend on each other"
     )
-    joint: bool = option(False, help="account for labels that depend on each other")
     joint_from: str | None = option(
         None,
-        help="with --joint: held-out predictions to fit it on, or a .json of a fitted one; "
-        "otherwise PREDICTIONS.joint.json if it is there, else this file's own truth",
+        help="with --joint: held-out predictions to fit the joint model on, or the .json file "
+        "that `joint fit` wrote (default: PREDICTIONS.joint.json if it exists, else the "
+        "truth of PREDICTIONS)",
         metavar="FILE",
     )
     also: int | None = option(
         None,
-        help="also list this many labels, those most probable given the query",
+        help="also list this many labels that often appear with the query",
         between=(1, 1000),
     )
-    images: str | None = option(None, help="folder of the images that ids name", metavar="DIR")
-    texts: str | None = option(None, help="data that hold the texts of the rows", metavar="DATA")
-    text: tuple[str, ...] | None = option(None, help="with --texts: the column of the texts")
+    images: str | None = option(
+        None, help="folder of the images; ids are their names", metavar="DIR"
+    )
     explain: bool = option(False, help="also print the conditions and the SQL")
-    partial: bool = option(False, help="read a folder even if shards are missing")
 
 
 def run(options: Options) -> int | None:
     from credibly.child_processes import watched_under_memory_limit
 
-    ended = watched_under_memory_limit()  # DuckDB aborts where it cannot allocate
+    ended = watched_under_memory_limit()  # DuckDB aborts if it cannot allocate memory
     return _search(options) if ended is None else ended
 
 
@@ -87,7 +84,7 @@ def _search(options: Options) -> None:
         partial=options.partial,
     )
     if options.images:
-        answer = replace(answer, hits=[_with_path(hit, options.images) for hit in answer.hits])
+        answer = answer.with_images(options.images)
     if options.texts:
         answer = answer.with_texts(texts_of(options.predictions, options.texts, options.text))
     if options.json:
@@ -98,7 +95,7 @@ def _search(options: Options) -> None:
             document["also"] = [
                 {**asdict(each), "lift": each.lift} for each in _together(options, joint)
             ]
-        tables.print_json(document)
+        terminal.print_json(document)
         return
     if answer.hits:
         _print_hits(answer)
@@ -126,8 +123,8 @@ def _joint(options: Options) -> Joint | None:
     joint = joint_from(source, partial=options.partial)
     if own and not options.quiet:
         print(
-            f"credibly search: --joint was fitted on the truth of {source} itself, so its hits "
-            "there look better foreseen than on new rows; name other rows with --joint-from.",
+            f"credibly search: the joint model was fitted on the truth of {source} itself, so its "
+            "expected hits look better there than on new rows. Give other rows with --joint-from.",
             file=sys.stderr,
         )
     return joint
@@ -165,14 +162,7 @@ def _print_together(listed: list[Together]) -> None:
         ]
         for each in listed
     ]
-    tables.print_table("", [*columns, *(["expected", "real"] if known else [])], rows)
-
-
-def _with_path(hit: Hit, folder: str) -> Hit:
-    from pathlib import Path
-
-    path = Path(folder) / str(hit.id)
-    return replace(hit, path=str(path)) if path.is_file() else hit
+    terminal.print_table("", [*columns, *(["expected", "real"] if known else [])], rows)
 
 
 def _print_hits(answer: Answer) -> None:
@@ -189,7 +179,7 @@ def _print_hits(answer: Answer) -> None:
             row.append({True: "hit", False: "no", None: "?"}[hit.truth])
         rows.append([*row, *([hit.path or ""] if paths else []), *([_start(hit)] if texts else [])])
     columns += [*(["path"] if paths else []), *(["text"] if texts else [])]
-    tables.print_table("", columns, rows)
+    terminal.print_table("", columns, rows)
 
 
 def _start(hit: Hit) -> str:
@@ -199,7 +189,7 @@ def _start(hit: Hit) -> str:
 
 
 def texts_of(predictions: str, data: str, columns: tuple[str, ...] | None) -> dict[str, str]:
-    """Return the texts of rows by id, from the data that the predictions were made of."""
+    """Return the texts of rows by id, from the data of the predictions."""
     from credibly.data.loading import load_texts
     from credibly.predictions import Predictions
 
@@ -210,15 +200,15 @@ def _print_summary(answer: Answer, joint: Joint | None) -> None:
     from credibly.notebook import counted
 
     if answer.contradiction:
-        tables.print_text(f"{answer.query} contradicts itself: no row can satisfy it.")
+        terminal.print_text(f"{answer.query} contradicts itself: no row can satisfy it.")
         return
     how = "" if joint is None else ", labels taken together"
-    tables.print_text(
+    terminal.print_text(
         f"{answer.query}: {_shown(answer.expected_hits)} hits expected in "
         f"{counted(answer.rows, 'row')}{how}"
     )
     if answer.known_rows:
-        tables.print_text(
+        terminal.print_text(
             f"where the truth is known ({counted(answer.known_rows, 'row')}): "
             f"{_shown(answer.known_expected)} expected, {answer.known_hits:,} real"
         )
@@ -226,10 +216,10 @@ def _print_summary(answer: Answer, joint: Joint | None) -> None:
 
 def _print_explanation(answer: Answer) -> None:
     query = answer.query
-    tables.print_text(f"\nwanted: {', '.join(query.wanted) or '—'}")
-    tables.print_text(f"unwanted: {', '.join(query.unwanted) or '—'}")
-    tables.print_text("\nThe ranking:\n" + answer.sql[0])
-    tables.print_text("\nThe totals:\n" + answer.sql[1])
+    terminal.print_text(f"\nwanted: {', '.join(query.wanted) or '—'}")
+    terminal.print_text(f"unwanted: {', '.join(query.unwanted) or '—'}")
+    terminal.print_text("\nThe ranking:\n" + answer.sql[0])
+    terminal.print_text("\nThe totals:\n" + answer.sql[1])
 
 
 def _shown(value: float | None) -> str:

@@ -7,14 +7,14 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from credibly.cli.command import option
+from credibly.cli.command import Partial, WithTexts, option
 
 if TYPE_CHECKING:
     from credibly.app.server.guard import Guard
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(WithTexts, Partial):
     """Start the web app on this machine: explore, review labels, choose thresholds.
 
     Examples:
@@ -29,43 +29,41 @@ class Options:
 
     predictions: tuple[str, ...] = option(
         (),
-        help="predictions files, runs or a folder of runs; several are compared. A CSV, Arrow or "
-        "numpy file opens on the import page; without a file, drop one there",
+        help="predictions files, runs, or a folder of runs; several are compared. A CSV, Arrow or "
+        "numpy file opens the import page, as does the command without a file",
         positional=True,
     )
-    images: str | None = option(None, help="folder of images named by row ids")
+    images: str | None = option(None, help="folder of images; ids are their names")
     run: str | None = option(
-        None, help="a trained run to try on new rows: opens /try and /api/predict"
+        None, help="a trained run to predict new rows with; adds the page /try and /api/predict"
     )
     map: str | None = option(
-        None, help="a saved map of scores to probabilities: opens /api/scores", metavar="FILE"
+        None, help="a saved map from scores to probabilities; adds /api/scores", metavar="FILE"
     )
     annotate: str | None = option(
-        None, help="file to append the decisions of reviewers to (.jsonl)", metavar="FILE"
+        None, help="allow review; append the decisions to this file (.jsonl)", metavar="FILE"
     )
-    texts: str | None = option(None, help="data that hold the texts of the rows", metavar="DATA")
-    text: tuple[str, ...] | None = option(None, help="with --texts: the column of the texts")
     port: int = option(8000, help="port; 0 takes a free one", between=(0, 65_535))
     host: str = option(
-        "127.0.0.1", help="address to listen on; any but the default lets other machines in"
+        "127.0.0.1",
+        help="address to listen on; other machines can connect with any but the default",
     )
     allow_host: tuple[str, ...] = option(
-        (), help="a further host name that the server answers to", metavar="NAME"
+        (), help="another host name that the server answers to", metavar="NAME"
     )
-    root_path: str = option("", help="path that a proxy puts before every address: /credibly")
-    workers: int = option(1, help="number of processes; import works only with 1", between=(1, 64))
+    root_path: str = option("", help="prefix that a proxy adds to every path, e.g. /credibly")
+    workers: int = option(1, help="number of processes; import and review need 1", between=(1, 64))
     joint_from: str | None = option(
         None,
-        help="held-out predictions to fit joint probabilities on, or a .json of `joint fit`",
+        help="held-out predictions to fit the joint model on, or the .json file that `joint fit` "
+        "wrote",
         metavar="FILE",
     )
-    partial: bool = option(False, help="read a folder even if shards are missing")
     quiet: bool = option(False, help="print only the address of the server")
 
 
 def run(options: Options) -> None:
-    from credibly.app.server import server
-    from credibly.app.server.connections import fork_workers
+    from credibly.app.server.connections import fork_workers, server
     from credibly.app.server.guard import EVERYWHERE, QUEUES, Counters
 
     local = ("127.0.0.1", "localhost", "::1")
@@ -74,10 +72,10 @@ def run(options: Options) -> None:
         hosts = (*hosts, socket.gethostname())
     if options.host not in local:
         print(
-            f"credibly serve: warning: others can reach {options.host}; there is no password. The "
-            f"server answers to {', '.join(hosts[3:])}"
-            f"{' and every address in digits' if options.host in EVERYWHERE else ''}; add names "
-            "by --allow-host.",
+            f"credibly serve: warning: other machines can connect to {options.host}, and there is "
+            "no password. The server answers to "
+            f"{', '.join(hosts[3:])}{' and any IP address' if options.host in EVERYWHERE else ''}. "
+            "Add host names with --allow-host.",
             file=sys.stderr,
         )
     with _listener(options.host, options.port) as listener:
@@ -130,11 +128,11 @@ def _listener(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
-        listener.listen()  # who connects at once waits until the server is warm
+        listener.listen()  # early connections wait until the server is warm
     except OSError as error:
         listener.close()
         raise InputError(
-            f"port {port} on {host} cannot be used; {error.strerror}. Choose another with --port, "
-            "or 0 for any free one."
+            f"port {port} on {host} cannot be used: {error.strerror}. Choose another port with "
+            "--port; 0 takes a free one."
         ) from error
     return listener

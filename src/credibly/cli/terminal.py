@@ -1,29 +1,39 @@
-"""The standard streams: closed ones, encodings that lack a letter, control characters, signals."""
+"""Output of commands: tables, JSON and progress, on streams that accept any text.
+
+This module handles closed streams, encodings with missing letters, control characters and signals.
+"""
 
 from __future__ import annotations
 
 import logging
+import math
 import os
 import re
 import select
 import signal
 import sys
 import threading
+import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from io import TextIOWrapper
+from io import StringIO, TextIOWrapper
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-# What a terminal would act on instead of showing it: control characters (C0, DEL, C1), line and
-# paragraph separators, marks that change the direction of text.
+if TYPE_CHECKING:
+    from credibly.cli.command import Printed
+
+LINE_SECONDS = 30.0
+
+# Characters that a terminal would act on instead of showing them: control characters (C0, DEL, C1),
+# line and paragraph separators, and marks that change the direction of text.
 _CONTROLS = "\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
 _UNSAFE = re.compile(f"[{_CONTROLS}]")
 _UNSAFE_IN_TEXT = re.compile(f"(?!\n)[{_CONTROLS}]")
 
-# For streams that cannot show the letters that tables and messages use.
+# For streams that cannot show the letters of tables and messages.
 _PLAIN = str.maketrans(
     {"–": "-", "—": "-", "−": "-", "…": "...", "±": "+-", "×": "x", "·": "-", "→": "->", "≥": ">="}
 )
@@ -33,10 +43,10 @@ INTERRUPTED = "\ncredibly: interrupted"
 
 
 def prepare_streams() -> None:
-    """Make standard streams usable: closed ones lead nowhere, no text fails to be written.
+    """Make standard streams usable, even if they are closed or cannot encode some letters.
 
-    A closed descriptor would otherwise be given to the next file that is opened, and messages
-    would be written into that file.
+    A closed descriptor would be reused by the next opened file, and messages would be written into
+    that file.
     """
     while True:
         descriptor = os.open(os.devnull, os.O_RDWR)
@@ -48,7 +58,7 @@ def prepare_streams() -> None:
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # not what a notebook or a test puts there
+        if isinstance(stream, TextIOWrapper):  # not a stream of a notebook or a test
             stream.reconfigure(errors="backslashreplace")
 
 
@@ -82,7 +92,7 @@ def write(text: str) -> None:
 
 
 def complain(text: str) -> None:
-    """Write a message to stderr; nothing happens if nobody reads it."""
+    """Write a message to stderr; ignore a closed stream."""
     with suppress(OSError, ValueError):
         print(safe_text(text), file=sys.stderr, flush=True)
 
@@ -107,7 +117,7 @@ def logs(level: str | None) -> Iterator[logging.Logger]:
 
 @contextmanager
 def plain_warnings(show_line: Callable[[str], None]) -> Iterator[None]:
-    """Show warnings of this package as one line each, without the place in its source."""
+    """Show warnings of this package as one line each, without their location in the source."""
     package, usual = str(Path(__file__).parents[1]), warnings.showwarning
 
     def show(message: Warning | str, category: type[Warning], filename: str, *rest: Any) -> None:
@@ -124,15 +134,15 @@ def plain_warnings(show_line: Callable[[str], None]) -> Iterator[None]:
 def reader_is_gone() -> bool:
     """Return whether stdout is a pipe that its reader has closed, and detach it if so.
 
-    Python flushes stdout at its exit; without this it would complain there once more.
+    Python flushes stdout at its exit. Without this function, it would report the error again.
     """
     try:
         pipe = select.poll()
         pipe.register(sys.stdout.fileno(), 0)
         gone = any(event & select.POLLERR for _, event in pipe.poll(0))
-    except AttributeError:  # no polling on this system: believe the error
+    except AttributeError:  # no polling on this system: assume that the error is right
         gone = True
-    except (OSError, ValueError):  # no pipe at all
+    except (OSError, ValueError):  # not a pipe
         gone = False
     if gone:
         detach()
@@ -140,7 +150,7 @@ def reader_is_gone() -> bool:
 
 
 def detach() -> None:
-    """Let whatever is still written to stdout go nowhere."""
+    """Discard all further output to stdout."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -149,8 +159,9 @@ def detach() -> None:
 def interruptible() -> Iterator[list[int]]:
     """Turn SIGINT and SIGTERM into ``KeyboardInterrupt``; yield the list of signals that arrived.
 
-    The list counts: a library may turn the exception into one of its own. While a library is
-    being imported, the process ends at once: an exception there can abort it with a core dump.
+    Count the signals in the list, because a library may replace the exception by its own. During
+    the import of a library, the process ends at once: an exception there can abort it with a core
+    dump.
     """
     arrived: list[int] = []
     if threading.current_thread() is not threading.main_thread():
@@ -178,3 +189,159 @@ def _importing(frame: FrameType | None) -> bool:
             return True
         frame = frame.f_back
     return False
+
+
+# Results ----------------------------------------------------------------------------------------
+
+# Control characters that JSON does not escape, but a terminal would act on.
+_NOT_SHOWN = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print a table on stdout; the first column is text, the others are numbers.
+
+    Cells are shown literally (a label ``[red]`` keeps its brackets), with control characters
+    escaped. Floats have four digits, NaN is a dash. In a pipe or a file, nothing is cut to the
+    width of a screen.
+    """
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(
+        title=Text(safe(title)) if title else None,
+        box=box.SIMPLE_HEAD if is_unicode() else box.ASCII2,
+        title_justify="left",
+    )
+    for place, name in enumerate(columns):
+        justify = "left" if place == 0 else "right"
+        table.add_column(Text(safe(name)), justify=justify, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(safe(cell(value))) for value in row))
+    _print(table)
+
+
+def print_text(text: str) -> None:
+    """Print plain text on stdout, wrapped only on a terminal."""
+    _print(safe_text(text), markup=False, highlight=False)
+
+
+def cell(value: object) -> str:
+    """Return one cell as text.
+
+    Example:
+        >>> cell(0.123456), cell(1234567), cell(float("nan")), cell(None), cell("dog")
+        ('0.1235', '1,234,567', '–', '–', 'dog')
+    """
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:.4f}" if 1e-4 <= abs(value) < 1e6 or value == 0 else f"{value:.3g}"
+    return str(value)
+
+
+def print_json(document: Mapping[str, object]) -> None:
+    """Print one JSON document on stdout. NaN and infinities become null."""
+    import json
+
+    text = json.dumps(plain(document), indent=2, ensure_ascii=not is_unicode(), allow_nan=False)
+    write(_NOT_SHOWN.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n")
+
+
+def tell(options: Printed, document: Mapping[str, object], show: str | Callable[[], None]) -> None:
+    """Print a result as the options request: as JSON, as words or tables, or not at all."""
+    if options.json:
+        print_json(document)
+    elif not options.quiet:
+        show() if callable(show) else print_text(show)
+
+
+def plain(value: Any) -> Any:
+    """Return ``value`` in types of JSON.
+
+    Example:
+        >>> plain({"a": (1, float("nan")), 2: None})
+        {'a': [1, None], '2': None}
+    """
+    from numpy import generic, ndarray
+
+    if isinstance(value, (ndarray, generic)):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {str(key): plain(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(part) for part in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return str(value)
+
+
+@contextmanager
+def progress(
+    description: str, total: float | None = None, *, quiet: bool = False
+) -> Iterator[Callable[[float], None]]:
+    """Show a bar on stderr until the work is done; yield ``advance(amount)``.
+
+    If stderr is not a terminal, a line reports the progress every ``LINE_SECONDS``. With ``quiet``,
+    nothing is shown.
+
+    Example:
+        >>> with progress("reading", total=3) as advance:
+        ...     advance(3)
+    """
+    if quiet:
+        yield lambda amount: None
+        return
+    if not sys.stderr.isatty():
+        with _lines(description, total) as advance:
+            yield advance
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+    from rich.progress import TimeRemainingColumn as TimeLeft
+
+    name = TextColumn("{task.description}", markup=False)  # names may contain ":x:" or "[red]"
+    columns = (name, BarColumn(), TaskProgressColumn(), TimeLeft())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(safe(description), total=total)
+        yield lambda amount: bar.advance(task, amount)
+
+
+@contextmanager
+def _lines(description: str, total: float | None) -> Iterator[Callable[[float], None]]:
+    """Write a line of progress to stderr at intervals, for logs."""
+    done, start, end = [0.0], time.monotonic(), threading.Event()
+
+    def write_lines() -> None:
+        while not end.wait(LINE_SECONDS):
+            share = f"{done[0] / total:.0%}, " if total else ""
+            complain(f"{description}: {share}{time.monotonic() - start:.0f} seconds")
+
+    def advance(amount: float) -> None:
+        done[0] += amount
+
+    thread = threading.Thread(target=write_lines, daemon=True)
+    thread.start()
+    try:
+        yield advance
+    finally:
+        end.set()
+        thread.join()
+
+
+def _print(content: Any, **settings: Any) -> None:
+    """Render for the width of the terminal, then write, because rich exits on a closed pipe."""
+    from rich.console import Console
+
+    terminal = sys.stdout.isatty()
+    width = None if terminal else 100_000
+    rendered = StringIO()
+    console = Console(file=rendered, width=width, force_terminal=terminal or None, emoji=False)
+    console.print(content, **settings)
+    write(rendered.getvalue())

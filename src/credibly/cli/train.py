@@ -8,12 +8,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from credibly import names
-from credibly.cli.command import Printed, option, with_fields
-from credibly.cli.reader_options import reader_options, with_reader_options
-from credibly.cli.tables import print_json, print_table, print_text
+from credibly.cli.command import Printed, given, option, with_flags, with_reader_options
+from credibly.cli.terminal import print_json, print_table, print_text
 from credibly.train.recipes import (
     RECIPES,
     Recipe,
@@ -22,20 +21,18 @@ from credibly.train.recipes import (
     owners,
     type_hints,
 )
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
+from credibly.types import JsonObject
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainOptions(Printed):
-    """Train a classifier; calibrate it on held-out rows; predict and measure the test rows.
+    """Train a classifier, calibrate it on held-out rows, and measure it on test rows.
 
-    --model chooses the recipe; the groups below list the options of each recipe. Flags override
-    --config, which overrides --preset, which overrides the defaults. OUT becomes a run folder:
+    --model chooses the recipe. The groups below list the options of each recipe. Flags override
+    --config, which overrides --preset, which overrides the defaults. OUT becomes a run folder with
     config.toml, model.safetensors, state/, log.jsonl, calibration.json, predictions.parquet (test
-    rows) and metrics.json. After an interruption, --resume continues to the same result.
-    On several processes: torchrun --nproc-per-node 2 -m credibly train …
+    rows) and metrics.json. After an interruption, --resume continues to the same result. To train
+    with several processes: torchrun --nproc-per-node 2 -m credibly train …
 
     Examples:
       credibly train digits --out runs/digits
@@ -49,20 +46,20 @@ class TrainOptions(Printed):
     preset: str | None = option(
         None, help="recipe of a paper, e.g. spa-coco; see docs/papers/presets.md"
     )
-    resume: bool = option(False, help="continue the run in OUT, or start it")
+    resume: bool = option(False, help="continue the run in OUT if there is one")
     overwrite: bool = option(False, help="replace the run in OUT")
     seed: int | None = option(
         None,
         help="seed of order, dropout, augmentation and initial weights (default: 0)",
         between=(0, 2**63 - 1),
     )
-    skip_bad_images: bool = option(False, help="leave out images that do not decode")
+    skip_bad_images: bool = option(False, help="skip images that cannot be decoded")
 
 
 def with_recipe_options(own: type[object], leave_out: Sequence[str] = ()) -> Any:
     """Return the options of a command with a flag for every option of a recipe.
 
-    They are None where they are not given, and grouped by the recipes that have them.
+    They are None by default, and grouped by the recipes that have them.
     """
     found: dict[str, tuple[Any, Any]] = {}
     for kind in RECIPES.values():
@@ -71,7 +68,7 @@ def with_recipe_options(own: type[object], leave_out: Sequence[str] = ()) -> Any
             if before is None or _num_choices(field) > _num_choices(before[0]):
                 found[field.name] = (field, type_hints(kind)[field.name])
     texts = {"model": MODEL, "select": SELECT}
-    fields = []
+    flags: dict[str, tuple[Any, JsonObject]] = {}
     for name, (field, hint) in sorted(found.items(), key=lambda each: _rank(each[0])):
         if name in leave_out:
             continue
@@ -79,15 +76,16 @@ def with_recipe_options(own: type[object], leave_out: Sequence[str] = ()) -> Any
         if field.default not in (None, False, ()) and "default" not in text and name not in texts:
             text += f" (default: {field.default})"
         choices = None if name == "model" else field.metadata["choices"]
-        metadata = {"help": text, "choices": choices, "group": _group(name), "recipe": True}
-        fields.append((name, hint | None, dataclasses.field(default=None, metadata=metadata)))
-    probe = {"help": "solve the last layer on the features of a frozen network"}
-    probe |= {"group": _group("max_length"), "recipe": True, "choices": None}
-    fields.append(("probe", bool | None, dataclasses.field(default=None, metadata=probe)))
-    return with_fields(own, fields)
+        flags[name] = (hint, {"help": text, "choices": choices, "group": _group(name)})
+    probe = "train only the last layer, to its optimum, on features of a frozen network"
+    flags["probe"] = (bool, {"help": probe, "group": _group("max_length")})
+    return with_flags(own, "recipe", flags)
 
 
-SELECT = "epoch or penalty to keep, judged on held-out rows (default: nll)"
+SELECT = (
+    "metric of the held-out rows that chooses the epoch or the penalty; last keeps the last "
+    "epoch (default: nll)"
+)
 
 
 def _num_choices(field: dataclasses.Field[Any]) -> int:
@@ -95,13 +93,13 @@ def _num_choices(field: dataclasses.Field[Any]) -> int:
 
 
 MODEL = (
-    "linear, tfidf, forest, boosting, mlp, cnn, timm:NAME … (docs/guide/training.md); auto: for "
-    "features, the best of several on rows not trained on"
+    "linear, mlp, forest, boosting, tfidf, cnn, timm:NAME …; see docs/guide/training.md. auto: "
+    "for features, the best of several models; for images and texts, their default model"
 )
 
 
 def _rank(name: str) -> tuple[int, str]:
-    """Return the place of an option in the help: those of most recipes first, by group."""
+    """Return the position of an option in the help: options of most recipes first, by group."""
     return -len(owners(name)), _group(name)
 
 
@@ -116,19 +114,12 @@ def _group(name: str) -> str:
 Options: Any = with_reader_options(with_recipe_options(TrainOptions))
 
 
-def given(options: DataclassInstance) -> dict[str, Any]:
-    """Return the options of recipes that a flag or a file names."""
-    own = [each.name for each in dataclasses.fields(options) if each.metadata.get("recipe")]
-    values = {name: getattr(options, name) for name in own}
-    return {name: value for name, value in values.items() if value is not None}
-
-
 def recipe_of(options: TrainOptions) -> tuple[Recipe, int]:
-    """Return recipe and seed: of the preset or the run to resume, then what is given."""
+    """Return recipe and seed, from the preset or the run to resume, and the given options."""
     from credibly import papers, train
 
     protocol = papers.preset(options.preset) if options.preset else papers.Preset()
-    values = {**protocol.settings, **given(options)}
+    values = {**protocol.settings, **given(options, "recipe")}
     if "loss" in values:
         values["loss"] = protocol.loss(values["loss"])
     if values.get("loss", "auto") != "auto":
@@ -149,8 +140,8 @@ def recipe_of(options: TrainOptions) -> tuple[Recipe, int]:
     return train.recipe(**values), options.seed or 0
 
 
-def data_options(options: Any, resumed: Path | None = None) -> dict[str, Any]:
-    """Return the options of the run to resume, then the preset's, then those that were given."""
+def data_options(options: Any, resumed: Path | None = None) -> JsonObject:
+    """Return the options of the run to resume, overridden by the preset and the given options."""
     from credibly import papers
 
     stored = {}
@@ -159,11 +150,11 @@ def data_options(options: Any, resumed: Path | None = None) -> dict[str, Any]:
 
         stored = read_config(resumed)["data"].get("reader", {})
     printed = papers.preset(options.preset).data(options.data) if options.preset else {}
-    return {**stored, **printed, **reader_options(options)}
+    return {**stored, **printed, **given(options, "reader")}
 
 
 def check_library(recipe: Recipe, preset: str | None) -> None:
-    """Refuse a network whose library is not installed before the data are read."""
+    """Raise if the library of a network is not installed, before the data are read."""
     from credibly.checks import located
 
     with located(f"preset {preset}") if preset else nullcontext():
@@ -171,14 +162,13 @@ def check_library(recipe: Recipe, preset: str | None) -> None:
 
 
 def _refuse_stored_code(stored: Mapping[str, object], options: TrainOptions) -> None:
-    """Import code for a network only where the user names it, not because a folder does."""
+    """Raise for stored code that the user does not name, so a folder alone cannot import code."""
     from credibly.checks import InputError
 
     model = str(stored.get("model", ""))
-    if model.startswith("python:") and given(options).get("model") != model:
+    if model.startswith("python:") and given(options, "recipe").get("model") != model:
         raise InputError(
-            f"{options.out} names code to import ({model}). If you trust it, name it too: "
-            f"--model {model}."
+            f"{options.out} imports Python code ({model}). If you trust it, add --model {model}."
         )
 
 
@@ -189,6 +179,7 @@ def run(options: TrainOptions) -> None:
     check_library(recipe, options.preset)
     out_can_be_written(options.out, folder=True)
     from credibly import data, train
+    from credibly.train.callbacks import ProgressBar
 
     rows = data.load(
         options.data,
@@ -200,7 +191,7 @@ def run(options: TrainOptions) -> None:
         print_text(f"{rows.source}: {rows.preparation}")
     recipe = train.resolve(recipe, rows)
     shown = is_main() and not (options.quiet or options.json)
-    bar = train.ProgressBar(f"{recipe.loss}, {recipe.in_words()}")
+    bar = ProgressBar(f"{recipe.loss}, {recipe.in_words()}")
     try:
         done = train.fit(
             rows,
@@ -223,12 +214,15 @@ def run(options: TrainOptions) -> None:
     title = f"{done.recipe.loss} · {done.recipe.in_words()} · test rows"
     print_table(title, ["", "value"], list(done.metrics.items()))
     if len(table) > 1:
-        print_table("models compared on rows they did not see", *_compared(table, done.spent))
+        print_table(
+            "comparison of models on rows that they were not trained on",
+            *_compared(table, done.spent),
+        )
     print_text(f"{rows}.")
     if recipe.calibrate == "none" and not len(rows.part("calibration")):
         print_text("No rows were held out: the probabilities are not calibrated.")
     for row in rows.skipped[:10]:
-        print_text(f"left out, does not decode: {row}")
+        print_text(f"skipped, cannot be decoded: {row}")
     print_text(
         f"Wrote {options.out}. Next: credibly evaluate {options.out}/predictions.parquet, "
         f"credibly report {options.out}/predictions.parquet --out report.html"
@@ -236,9 +230,9 @@ def run(options: TrainOptions) -> None:
 
 
 def _compared(
-    table: list[dict[str, Any]], spent: Mapping[str, float]
+    table: list[JsonObject], spent: Mapping[str, float]
 ) -> tuple[list[str], list[list[object]]]:
-    """Return the columns and rows of what was compared; a reason where a model was left out."""
+    """Return columns and rows of the compared models, with the reason for each skipped one."""
     figures = {
         "NLL": "nll",
         "mAP": "map",
@@ -253,10 +247,10 @@ def _compared(
     columns = ["", *figures, "spent s"]
     if any("left_out" in row for row in table):
         rows = [[*cells, row.get("left_out", "")] for cells, row in zip(rows, table, strict=True)]
-        columns.append("left out, since")
+        columns.append("left out because")
     return columns, rows
 
 
 def is_main() -> bool:
-    """Whether this is the process that speaks."""
+    """Return whether this is the process that prints."""
     return os.environ.get("RANK", "0") == "0"

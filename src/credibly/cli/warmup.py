@@ -5,23 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from credibly.cli.command import Printed, option
-from credibly.cli.tables import tell
+from credibly.cli.terminal import tell
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Printed):
-    """Compile the loops of losses, metrics and search now, so that the first use does not wait.
+    """Compile the numerical loops of losses, metrics and search ahead of their first use.
 
-    The result is kept in NUMBA_CACHE_DIR if that is set, else in your cache folder. In a
-    container image, set NUMBA_CACHE_DIR to a folder of the image and run this when it is built.
+    The compiled code is stored in NUMBA_CACHE_DIR if it is set, else in your cache folder. In a
+    container image, set NUMBA_CACHE_DIR to a folder of the image and run this command while the
+    image is built.
 
     Examples:
       credibly warmup
       credibly warmup --losses spa+lpr
     """
 
-    losses: str | None = option(None, help="comma-separated losses (default: all with loops)")
-    double: bool = option(False, help="compile losses for float64 too")
+    losses: str | None = option(
+        None, help="names of losses, separated by commas (default: all losses with compiled loops)"
+    )
+    double: bool = option(False, help="also compile losses for float64")
 
 
 def run(options: Options) -> None:

@@ -6,17 +6,17 @@
     (10, (28, 28, 1))
 
 ``load`` takes a name, a file, ``KIND:PATH`` or a data frame; docs/guide/data.md lists the layouts.
-Other packages add readers by the entry-point group ``credibly.readers``. Importing
-this package does not import numpy.
+Other packages can add readers by the entry-point group ``credibly.readers``. Importing this package
+does not import numpy.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from credibly.data.embedded import digits, synthetic
     from credibly.data.folds import StratifiedFolds
-    from credibly.data.loading import from_arrays, load, load_new
+    from credibly.data.loading import from_arrays, load
     from credibly.data.rows import Data
     from credibly.data.sparse_rows import SparseRows
 
@@ -27,7 +27,6 @@ __all__ = [
     "digits",
     "from_arrays",
     "load",
-    "load_new",
     "synthetic",
 ]
 
@@ -38,12 +37,11 @@ _WHERE = {
     "digits": "embedded",
     "from_arrays": "loading",
     "load": "loading",
-    "load_new": "loading",
     "synthetic": "embedded",
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name in _WHERE:
         return getattr(import_module(f"credibly.data.{_WHERE[name]}"), name)
     raise AttributeError(f"module 'credibly.data' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Mulan's ARFF files, dense or sparse, with the XML that says which attributes are labels."""
+"""Read ARFF files of Mulan and MEKA, dense or sparse, with the XML file that names the labels."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _CELL = re.compile(r"""\s*(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|([^,]*?))\s
 
 @dataclass(frozen=True)
 class Attribute:
-    """A column: numeric, or one of ``values``."""
+    """A numeric column, or a column with one of ``values`` per cell."""
 
     name: str
     values: tuple[str, ...] | None
 
     def number(self, text: str, where: str) -> float:
-        """Return what a cell means; NaN for ``?``. Values that are not numbers count from 0."""
+        """Return the value of a cell: a number, the index of a category, or NaN for ``?``."""
         if text == "?":
             return float("nan")
         try:
@@ -49,11 +49,11 @@ def read_arff(
     xml: str | None = None,
     coding: Coding | None = None,
 ) -> Data:
-    """Read one file, or ``NAME-train.arff`` together with the ``NAME-test.arff`` beside it.
+    """Read one file, or ``NAME-train.arff`` together with ``NAME-test.arff`` in the same folder.
 
-    The labels are those of ``xml`` (default: the ``.xml`` of the same name), of ``labels``, or of
-    MEKA's ``-C`` in the relation's name. Attributes with more than two values become one feature
-    per value.
+    The labels are named by ``xml`` (default: the ``.xml`` file of the same name), by ``labels``, or
+    by MEKA's ``-C`` in the name of the relation. An attribute with more than two values becomes one
+    feature per value.
     """
     relation, attributes, table = _parse(path)
     split = np.zeros(len(table))
@@ -68,7 +68,7 @@ def read_arff(
     chosen = list(labels) if labels is not None else _label_names(path, xml, relation, names)
     missing = [label for label in chosen if label not in names]
     if missing:
-        raise InputError(f"{path} has no attribute {missing[0]!r}, which is named as a label.")
+        raise InputError(f"{path} has no attribute {missing[0]!r}, but it is named as a label.")
     columns = [names.index(label) for label in chosen]
     features, feature_names = _features(table, attributes, set(columns))
     return Data(
@@ -134,7 +134,7 @@ def _attribute(text: str, where: str) -> Attribute:
 
 
 def _cells(line: str) -> list[str]:
-    """Return comma-separated cells, which are quoted where they hold commas."""
+    """Return the comma-separated cells of a line; cells with commas are quoted."""
     if "'" not in line and '"' not in line:
         return [cell.strip() for cell in line.split(",")]
     cells, position = [], 0
@@ -149,7 +149,7 @@ def _cells(line: str) -> list[str]:
 
 
 def _plain(quoted: str) -> str:
-    """Return text without the backslashes that quoting asks for."""
+    """Return quoted text with its escaping backslashes removed."""
     return re.sub(r"\\(.)", r"\1", quoted)
 
 
@@ -164,7 +164,7 @@ def _dense_row(line: str, attributes: list[Attribute], row: Array, where: str) -
 
 
 def _sparse_row(line: str, attributes: list[Attribute], row: Array, where: str) -> None:
-    """Read ``{index value, …}``; what is left out is 0 (of values in words, the first)."""
+    """Read ``{index value, …}``. Missing values are 0, or the first category."""
     if not line.endswith("}"):
         raise InputError(f"{where} must end with }}; got {line[-20:]!r}.")
     row[:] = 0
@@ -191,17 +191,17 @@ def _label_names(path: Path, xml: str | None, relation: str, names: list[str]) -
         count = int(match[1])
         return names[:count] if count > 0 else names[count:]
     raise InputError(
-        f"{path} needs to say which attributes are labels: put {found[0].name} beside it (Mulan), "
-        "name that file with `xml`, or the attributes with `labels`."
+        f"{path} does not say which attributes are labels. Put {found[0].name} beside it (Mulan), "
+        "pass this file as `xml`, or name the attributes with `labels`."
     )
 
 
 def _features(
     table: Array, attributes: list[Attribute], labels: set[int]
 ) -> tuple[Array, list[str] | None]:
-    """Return the features and their names, ``colour=red`` where a value has a column of its own.
+    """Return the features and their names, such as ``colour=red`` for a one-hot value.
 
-    No names where two are equal: such columns go by position.
+    If two names are equal, there are no names, and columns are matched by position.
     """
     own = [(place, each) for place, each in enumerate(attributes) if place not in labels]
     width = sum(max(len(each.values or ()), 1) for _, each in own)

@@ -1,4 +1,4 @@
-"""A folder of images for each class."""
+"""Read images from one folder per class."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from credibly.checks import InputError, nearest
 from credibly.data.images import ImageFiles
 from credibly.data.rows import Data, class_targets, unknown_targets
 from credibly.data.splits import CALIBRATION, TEST, TRAIN
-from credibly.targets import as_decoded
+from credibly.targets import SparseTargets, as_decoded
+from credibly.types import Array
 from credibly.untrusted.images import EXTENSIONS
 
 SPLIT_NAMES = {
@@ -32,7 +33,7 @@ SPLIT_NAMES = {
 def read_imagefolder(path: Path, *, labels: Sequence[str] | None = None) -> Data:
     """Read ``CLASS/image`` or ``train|val|test/CLASS/image``; with ``labels``, also loose images.
 
-    Without test images, those for validation are the test images.
+    Without test images, the validation images are the test images.
     """
     parts = {
         folder.name: SPLIT_NAMES[folder.name.lower()]
@@ -47,7 +48,7 @@ def read_imagefolder(path: Path, *, labels: Sequence[str] | None = None) -> Data
 
 
 def published_parts(parts: Mapping[str, int]) -> dict[str, int]:
-    """Return the parts where validation rows calibrate, or test if there are no test rows."""
+    """Return the use of each part. Validation rows calibrate, or test if there are no test rows."""
     if TEST in parts.values():
         return dict(parts)
     return {name: TEST if part == CALIBRATION else part for name, part in parts.items()}
@@ -59,7 +60,7 @@ def labelled_folders(
     labels: Sequence[str] | None = None,
     source: str = "imagefolder",
 ) -> Data:
-    """Return the images of ``root/PART/CLASS`` for each part; ``parts`` says what it is for."""
+    """Return the images of ``root/PART/CLASS`` for each part; ``parts`` gives its use."""
     found: dict[str, dict[str, list[str]]] = {
         part: {folder.name: images_below(folder) for folder in subfolders(root / part)}
         for part in parts
@@ -68,13 +69,13 @@ def labelled_folders(
         loose = next(filter(_is_image, os.listdir(root / part)), None)
         if loose is not None:
             raise InputError(
-                f"{root / part} must hold a folder for each class; it holds images itself, such as "
-                f"{loose}. Move each into the folder of its class, or remove it."
+                f"{root / part} must hold one folder per class; it also holds images, such as "
+                f"{loose}. Move each image into the folder of its class, or remove it."
             )
     trained = {name for part in parts if parts[part] == TRAIN for name in found[part]}
     known = list(labels) if labels is not None else sorted(trained or set().union(*found.values()))
     if not known:
-        raise InputError(f"{root} must contain a folder for each class; none are there.")
+        raise InputError(f"{root} must contain one folder per class; it has no folders.")
     names, classes, split = [], [], []
     for part, folders in found.items():
         for folder, images in sorted(folders.items()):
@@ -101,12 +102,24 @@ def class_images(
     source: str,
 ) -> Data:
     """Return images with one class each."""
-    files = ImageFiles(root, names, source=str(root))
+    targets = as_decoded(class_targets(np.array(classes, dtype=int), len(labels), str(root)))
+    return image_rows(ImageFiles(root, names, source=str(root)), targets, split, labels, source)
+
+
+def image_rows(
+    files: ImageFiles,
+    targets: Array | SparseTargets,
+    split: Sequence[int] | None,
+    labels: Sequence[str],
+    source: str,
+    ids: Sequence[str] | None = None,
+) -> Data:
+    """Return photos with their labels. By default, ``ids`` are the names of the files."""
     return Data(
-        labels=labels,
-        targets=as_decoded(class_targets(np.array(classes, dtype=int), len(labels), str(root))),
-        ids=np.array(files.names),
-        split=np.array(split),
+        labels=list(labels),
+        targets=targets,
+        ids=np.array(files.names if ids is None else ids, dtype=str),
+        split=None if split is None else np.array(split),  # pyright: ignore[reportArgumentType]
         images=files,
         source=source,
         augmentation="crop+flip",
@@ -117,14 +130,9 @@ def _unlabelled(path: Path, labels: Sequence[str]) -> Data:
     names = images_below(path)
     if not names:
         raise InputError(f"{path} must contain images or a folder for each class.")
-    return Data(
-        labels=list(labels),
-        targets=unknown_targets(len(names), len(labels)),
-        ids=np.array(names),
-        images=ImageFiles(path, names, source=str(path)),
-        source="imagefolder",
-        augmentation="crop+flip",
-    )
+    unknown = unknown_targets(len(names), len(labels))
+    files = ImageFiles(path, names, source=str(path))
+    return image_rows(files, unknown, None, labels, "imagefolder")
 
 
 def subfolders(path: Path) -> list[Path]:

@@ -1,4 +1,4 @@
-"""Data that make their own rows.
+"""Embedded data sets, generated from a seed.
 
 ``digits``: scenes of zero to four scanned digits, overlapping, cluttered, some blurred.
 ``synthetic``: features with labels of known probabilities.
@@ -35,19 +35,19 @@ def digits(
 ) -> Data:
     """Return ``n`` gray scenes of ``size`` × ``size`` pixels; the labels are the digits in them.
 
-    Made on the fly from scikit-learn's 1,797 scanned digits. The scans are divided first: no scan
-    seen in training appears in calibration or test scenes.
+    The scenes are composed of scikit-learn's 1,797 scanned digits. The scans are split first, so no
+    scan of a training scene appears in a calibration or test scene.
 
     Args:
         n: number of scenes.
-        seed: of everything random.
+        seed: of all randomness.
         size: side of a scene in pixels, at least 16.
         counts: relative frequency of scenes with 0, 1, 2, … digits. ``(0, 1)`` gives exactly one.
-        clutter: expected number of stray fragments is four times this.
-        blur: share of scenes out of focus; scenes with one digit blur the most, until the
-            digit can only be guessed.
+        clutter: a quarter of the expected number of stray fragments.
+        blur: share of blurred scenes. Scenes with one digit are blurred most, until the digit
+            can only be guessed.
         test: share of test scenes.
-        calibration: share of the others held out for calibration.
+        calibration: share of the other scenes to hold out for calibration.
 
     Example:
         >>> scenes = digits(100)
@@ -98,7 +98,7 @@ def _parts(n: int, test: float, calibration: float, generator: np.random.Generat
 
 
 def _scans() -> tuple[list[Array], Array]:
-    """Return all scans at each of ``SCALES``, in [0, 1], and the digit each shows."""
+    """Return all scans at each of ``SCALES``, in [0, 1], and the digit of each."""
     from sklearn.datasets import load_digits
 
     bunch: Any = load_digits()
@@ -140,7 +140,7 @@ def _paste_fragment(scene: Array, digit: Array, generator: np.random.Generator) 
 
 
 def _photograph(scenes: Array, number: Array, blur: float, generator: np.random.Generator) -> Array:
-    """Return the scenes as photographed: some out of focus, all with grain."""
+    """Return the scenes with noise, and some of them with blur."""
     from scipy.ndimage import gaussian_filter
 
     blurred = np.flatnonzero(generator.random(len(scenes)) < blur)
@@ -176,18 +176,20 @@ def synthetic(
 
     Args:
         n: number of rows.
-        num_labels: L. num_features: dimension of x.
-        seed: of everything random.
+        num_labels: L.
+        num_features: dimension of x.
+        seed: of all randomness.
         rate: mean of $\eta$ before noise for the most frequent label.
-        imbalance: how many times rarer the rarest label is; the others lie between, evenly in log.
-        dependence: correlation, in [0, 1), of the labels of one row *given x* (one Gaussian factor
-            behind all of them); $\eta$ stays what it is.
+        imbalance: ratio of the most to the least frequent label. The other labels lie between
+            them, evenly in log.
+        dependence: correlation, in [0, 1), of the labels of one row *given x*, from a common
+            Gaussian factor. $\eta$ does not change.
         noise: $\epsilon$, the probability that a label is flipped, below ½.
-        sharpness: s, how far the features decide; $|w_l| = 1$.
-        curvature: c, the weight of a quadratic term that no linear model can follow.
+        sharpness: s, the strength of the linear term; $|w_l| = 1$.
+        curvature: c, the weight of a quadratic term, which a linear model cannot fit.
         unknown: share of targets replaced by −1.
         test: share of test rows.
-        calibration: share of the others held out for calibration.
+        calibration: share of the other rows to hold out for calibration.
 
     Example:
         >>> data = synthetic(5000, num_labels=3, seed=1)
@@ -234,7 +236,7 @@ def _directions(rows: int, columns: int, generator: np.random.Generator) -> Arra
 
 
 def _intercepts(slopes: Array, rates: Array) -> Array:
-    """Return b with mean σ(slope + b) = rate for each label; bisection, the mean increases in b."""
+    """Return b with mean σ(slope + b) = rate for each label, by bisection."""
     reach = np.abs(slopes).max() + 40
     low, high = np.full(len(rates), -reach), np.full(len(rates), reach)
     for _ in range(60):
@@ -245,7 +247,7 @@ def _intercepts(slopes: Array, rates: Array) -> Array:
 
 
 def _draws(n: int, num_labels: int, dependence: float, generator: np.random.Generator) -> Array:
-    """Return values uniform in each column; columns share one Gaussian factor."""
+    """Return values uniform in each column; the columns share one Gaussian factor."""
     from scipy.special import ndtr
 
     shared = generator.normal(size=(n, 1))

@@ -1,8 +1,8 @@
-"""Folds for cross-validation that give each its share of every label."""
+"""Folds for cross-validation, stratified by all labels."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 import numpy as np
@@ -14,16 +14,17 @@ from credibly.types import Array
 
 
 class StratifiedFolds(BaseCrossValidator):
-    """Folds in which every label is about equally frequent; a splitter for scikit-learn's ``cv=``.
+    """Folds in which every label is about equally frequent: a splitter for scikit-learn's ``cv=``.
 
     Iterative stratification (Sechidis, Tsoumakas & Vlahavas 2011): rows of the rarest label are
-    dealt first, each to the fold that still lacks most of that label; rows without labels are
-    dealt last. scikit-learn's ``StratifiedKFold`` takes single labels only, and its ``KFold`` can
-    leave a fold without any row of a rare label. Unknown labels (−1 or NaN) count as absent.
+    assigned first, each to the fold that lacks most rows of that label. Rows without labels are
+    assigned last. scikit-learn's ``StratifiedKFold`` supports only one label per row, and its
+    ``KFold`` can leave a fold without any row of a rare label. Unknown labels (−1 or NaN) count as
+    absent.
 
     Args:
         n_splits: number of folds, at least 2.
-        random_state: seed of the ties.
+        random_state: seed that breaks ties.
 
     Example:
         >>> Y = np.zeros((20, 2), dtype=int)
@@ -37,15 +38,17 @@ class StratifiedFolds(BaseCrossValidator):
         self.n_splits = int(checks.at_least("n_splits", n_splits, 2))
         self.random_state = random_state
 
-    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> Any:
         """Return the number of folds."""
         return self.n_splits
 
-    def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[tuple[Array, Array]]:
+    def split(
+        self, X: Any, y: Any = None, groups: Any = None
+    ) -> Generator[tuple[Array, Array], None, None]:
         """Yield training and test rows of each fold.
 
         Args:
-            X: the rows; only their number counts.
+            X: the rows; only their number is used.
             y: (rows, labels) of 0, 1, soft values and −1 or NaN for unknown, or class labels
                 (rows,).
             groups: ignored.
@@ -83,7 +86,7 @@ class StratifiedFolds(BaseCrossValidator):
 
 
 def _most(first: Array, second: Array, generator: np.random.Generator) -> int:
-    """Return the place of the largest of ``first``, ties by ``second``, then by lot."""
+    """Return the index of the largest of ``first``; ties by ``second``, then at random."""
     best = np.flatnonzero(first == first.max())
     best = best[second[best] == second[best].max()]
     return int(best[0] if best.size == 1 else generator.choice(best))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +15,16 @@ from credibly.data.rows import Data
 from credibly.data.splits import TRAIN
 from credibly.data.tables import LIST_NAMES, TableLayout, from_table
 from credibly.types import JsonObject
-from credibly.untrusted.documents import field, read_json
+from credibly.untrusted.budget import worded
+from credibly.untrusted.documents import field, parse_json, read_json
 from credibly.untrusted.tables import read_parquet, read_stream
 
 
 def read_huggingface(path: Path, layout: TableLayout) -> Data:
     """Read the splits of a dataset as one; ``ClassLabel`` columns give the label names.
 
-    The arrow files are read directly: the ``datasets`` package is not needed, and no loading
-    script is run.
+    The Arrow files are read directly. The ``datasets`` package is not needed, and no loading script
+    is run.
     """
     tables = _splits(path)
     parts = published_parts({name: _part(name, path) for name in tables})
@@ -50,7 +50,7 @@ def read_huggingface(path: Path, layout: TableLayout) -> Data:
     layout = dataclasses.replace(layout, labels=labels, label_column=column, images=str(path))
     codes = pa.array(np.array(split, dtype=np.int8))
     table = table.append_column("split", codes) if "split" not in table.column_names else table
-    return from_table(table, path, layout).named(f"hf:{path.name}")
+    return dataclasses.replace(from_table(table, path, layout), source=f"hf:{path.name}")
 
 
 def _splits(path: Path) -> dict[str, pa.Table]:
@@ -76,7 +76,10 @@ def _arrow(folder: Path, root: Path) -> pa.Table:
         raise InputError(f"{root}: splits must be folders inside it; got {str(folder)!r}.")
     state = read_json(folder / "state.json")
     if state.get("_indices_files"):
-        raise InputError(f"{folder} keeps its rows in another order; save it flattened.")
+        raise InputError(
+            f"{folder} stores an index that reorders its rows. Call `flatten_indices()` and save "
+            "it again."
+        )
     tables = []
     for item in field(state, "_data_files", str(folder / "state.json")):
         name = str(field(item, "filename", str(folder / "state.json")))
@@ -100,10 +103,9 @@ def _features(table: pa.Table, folder: Path) -> JsonObject:
     info = folder / "dataset_info.json"
     metadata = (table.schema.metadata or {}).get(b"huggingface")
     if metadata is not None:
-        try:
-            return json.loads(metadata)["info"]["features"]
-        except (ValueError, KeyError, TypeError, RecursionError):
-            raise InputError(f"{folder}: the dataset's metadata must be JSON.") from None
+        must = f"{folder}: the dataset's metadata must be JSON"
+        with worded(must):
+            return parse_json(metadata.decode(), must)["info"]["features"]
     return read_json(info).get("features", {}) if info.exists() else {}
 
 
@@ -118,7 +120,7 @@ def _class_names(feature: Any) -> list[str] | None:
 
 
 def _named(column: pa.ChunkedArray, names: list[str], path: Path) -> pa.Array:
-    """Return class numbers as lists of names; −1 or nothing is unknown."""
+    """Return class numbers as lists of names. −1 and empty cells are unknown."""
     rows: list[list[str] | None] = []
     for row, cell in enumerate(column.to_pylist()):
         numbers = cell if isinstance(cell, list) else [cell]

@@ -1,4 +1,4 @@
-"""Images that are decoded when asked for; errors name the ones that do not decode."""
+"""Images that are decoded on access; errors name the images that cannot be decoded."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ class LazyImages(Sequence[Array]):
 
     @abstractmethod
     def pixels(self, row: int, at_least: tuple[int, int] | None = None) -> Array:
-        """Return RGB (height, width, 3), upright; JPEGs may come scaled to ``at_least`` that size.
+        """Return an upright RGB image (height, width, 3). JPEGs may be scaled down to ``at_least``.
 
         Args:
-            row: which image.
-            at_least: width and height.
+            row: index of the image.
+            at_least: minimum width and height.
         """
 
     @abstractmethod
     def take(self, rows: Array) -> LazyImages:
-        """Return these rows, in this order."""
+        """Return the images of these rows, in this order."""
 
     def missing(self) -> list[int]:
-        """Return the rows whose image is not there."""
+        """Return the rows whose image does not exist."""
         return []
 
     def bad(self, workers: int = 4) -> list[tuple[int, str]]:
-        """Return row and reason of every image that does not decode; decodes all, in parallel."""
+        """Decode all images in parallel; return row and reason for each one that fails."""
 
         def reason(row: int) -> str:
             try:
@@ -65,9 +65,9 @@ class LazyImages(Sequence[Array]):
 
 
 class ImageFiles(LazyImages):
-    """Files below one folder, or boxes (x, y, width, height) cut out of them.
+    """Image files below one folder, or boxes (x, y, width, height) cut out of them.
 
-    A path that leaves the folder is refused.
+    A path outside the folder is an error.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class ImageFiles(LazyImages):
         return chosen
 
     def missing(self) -> list[int]:
-        # One listing per folder: one look-up per file takes minutes on network disks.
+        # One listing per folder: a look-up per file takes minutes on network disks.
         rows: dict[str, list[int]] = defaultdict(list)
         for row, name in enumerate(self.names):
             rows[os.path.dirname(name)].append(row)
@@ -109,7 +109,7 @@ class ImageFiles(LazyImages):
 
 
 class EncodedImages(LazyImages):
-    """Images kept as the bytes of their files: ``column[i].as_py()`` of an Arrow column."""
+    """Images stored as the bytes of their files: ``column[i].as_py()`` of an Arrow column."""
 
     def __init__(self, column: pa.ChunkedArray, names: Sequence[str], *, source: str) -> None:
         self.names, self._column, self._source = list(names), column, source

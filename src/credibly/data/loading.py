@@ -13,7 +13,7 @@ import numpy as np
 
 from credibly import checks
 from credibly.arrays import to_numpy
-from credibly.checks import InputError, input_file, nearest
+from credibly.checks import InputError, input_file, located, nearest
 from credibly.data.images import ImageFiles, LazyImages
 from credibly.data.preparation import column_names, listed
 from credibly.data.readers import (
@@ -25,11 +25,12 @@ from credibly.data.readers import (
     Reader,
     all_readers,
 )
-from credibly.data.rows import Data, default_labels
+from credibly.data.rows import Data, default_labels, unknown_targets
 from credibly.data.sparse_rows import is_sparse_matrix
 from credibly.data.splits import CALIBRATION, TEST, TRAIN, hold_out, split_rows
-from credibly.targets import Coding, SparseTargets
-from credibly.types import ArrayLike, ArrowTable, JsonObject
+from credibly.targets import MANY_LABELS, Coding, SparseTargets
+from credibly.types import Array, ArrayLike, ArrowTable, JsonObject
+from credibly.untrusted.arrays import read_arrays
 from credibly.untrusted.images import EXTENSIONS
 
 if TYPE_CHECKING:
@@ -52,26 +53,28 @@ def load(
 ) -> Data:
     """Read rows from ``digits``, ``synthetic``, a file, ``KIND:PATH`` or a data frame.
 
-    A published split is kept. Where there is none, ``test`` (default 0.2) of the rows become test
-    rows; where none are set aside, ``calibration`` of the training rows are held out. Both are
-    chosen by ``seed`` and stratified, so that rare labels appear in each part.
+    A published split is kept. If there is none, the share ``test`` (default 0.2) of the rows become
+    test rows. If no validation rows are published, the share ``calibration`` of the training rows
+    are held out. Both draws depend on ``seed`` and are stratified, so rare labels appear in each
+    part.
 
     Args:
         source: what to read. A data frame (pandas, polars, pyarrow) is read as a table, see
-            docs/guide/data.md; rows already read pass through unchanged.
-        seed: of the split; for embedded data, of everything random.
-        test: share of test rows, where no split is published.
-        calibration: share of the training rows to hold out, where the data publish no validation
-            rows; 0 for none.
-        val: what published validation rows do: ``"calibrate"``, or ``"train"``, as where a paper
-            counts them as training rows.
-        labels: the label names to expect, and their order in ``targets``. Data that fix their
-            own labels must have just these. Of a table, they are columns, or names in a column of
+            docs/guide/data.md. ``Data`` is returned unchanged.
+        seed: of the split; for embedded data, of all randomness.
+        test: share of test rows, if no split is published.
+        calibration: share of the training rows to hold out, if no validation rows are
+            published; 0 for none.
+        val: use of published validation rows: ``"calibrate"``, or ``"train"`` for papers that
+            count them as training rows.
+        labels: the expected label names, in the order of ``targets``. Data with fixed labels
+            must have exactly these. In a table, they are columns, or names in a column of
             lists.
-        skip_bad_images: decode every image once and leave out those that do not decode
-            (``data.skipped`` names them). Otherwise such an image is an error when it is reached.
-        options: of the reader or of the embedded data, such as ``coding`` for tables or ``n`` for
-            digits; docs/guide/data.md describes them.
+        skip_bad_images: decode every image once and skip those that cannot be decoded
+            (``data.skipped`` names them). Otherwise such an image is an error when it is
+            reached.
+        options: options of the reader or of the embedded data, such as ``coding`` for tables or
+            ``n`` for digits; see docs/guide/data.md.
 
     Example:
         >>> load("synthetic", n=1000, seed=3)
@@ -87,26 +90,26 @@ def load_new(
     *,
     labels: Sequence[str],
     preparation: Preparation | None = None,
-    reader: Mapping[str, Any] | None = None,
+    reader: Mapping[str, object] | None = None,
     seed: int = 0,
     skip_bad_images: bool = False,
     **options: object,
 ) -> Data:
-    """Read rows to predict: as ``load`` does, for a model that knows its labels and features.
+    """Read rows to predict, for a model with known labels and features.
 
     Args:
         source: what to read.
-        labels: of the model. A table that has none of them gets them all unknown.
-        preparation: of the model. Columns of a table are taken by its names; None takes all
-            columns that are no label, as numbers, by position.
-        reader: options that the training data were read with: the defaults of ``options``, as far
-            as this source has them.
+        labels: labels of the model. If a table has none of them, all are unknown.
+        preparation: of the model. Columns of a table are matched by name. None: all columns
+            that are not labels are used as numbers, by position.
+        reader: the options of the reader for the training data. They are the defaults of
+            ``options``, as far as this source supports them.
         seed: as for ``load``.
         skip_bad_images: as for ``load``.
         options: of the reader; ``test``, ``calibration`` and ``val`` as for ``load``.
 
     Raises:
-        InputError: that names all missing features, beside what ``load`` refuses.
+        InputError: as for ``load``, and for missing features; the message names all of them.
     """
     options = {**_taken(source, reader or {}), **options}
     parts: Any = (
@@ -118,8 +121,8 @@ def load_new(
     return _loaded(source, options, wanted, parts, skip_bad_images, known)
 
 
-def _taken(source: Source, stored: Mapping[str, Any]) -> JsonObject:
-    """Return those of the ``stored`` options that the reader of ``source`` has."""
+def _taken(source: Source, stored: Mapping[str, object]) -> JsonObject:
+    """Return the ``stored`` options that the reader of ``source`` supports."""
     if not stored or isinstance(source, Data):
         return {}
     names = {*_reader_of(source)[1].options(), *SHARED} - {"labels"}
@@ -127,7 +130,7 @@ def _taken(source: Source, stored: Mapping[str, Any]) -> JsonObject:
 
 
 def _reader_of(source: Source) -> tuple[str, Reader, Any]:
-    """Return what errors call the source, its reader, and what that takes; embedded data: None."""
+    """Return the name of the source, its reader, and the reader's input. Embedded data: None."""
     if isinstance(source, ArrowTable):
         return "a data frame", FRAME, source
     if not isinstance(source, (str, os.PathLike)):
@@ -148,9 +151,9 @@ def _loaded(
     labels: Sequence[str] | None,
     parts: tuple[int, float | None, float, str],
     skip_bad_images: bool,
-    known: Mapping[str, Any],
+    known: JsonObject,
 ) -> Data:
-    """Read rows; ``known`` are fields of ``TableLayout`` that are no options of a reader."""
+    """Read rows; ``known`` are fields of ``TableLayout`` that are not options of a reader."""
     seed, test, calibration, val = parts
     if isinstance(source, Data):
         return source
@@ -173,7 +176,7 @@ def _loaded(
     data = _without_bad_images(data, skip_bad_images)
     if val == "train":
         split = np.where(data.split == CALIBRATION, TRAIN, data.split)
-        data = dataclasses.replace(data, split=split, _hash=[])
+        data = dataclasses.replace(data, split=split)
     return _split(data, parts[:3], given, bool(known))
 
 
@@ -195,13 +198,14 @@ def from_arrays(
     Args:
         targets: (n, L), class indices of shape (n,), or ``SparseTargets``; see
             ``credibly.targets``.
-        features: (n, d) numbers; a data frame, which is prepared as a table is; or a
-            ``scipy.sparse`` matrix, which stays sparse. One of these, ``images`` and ``texts``.
+        features: (n, d) numbers; a data frame, which is prepared like a table; or a
+            ``scipy.sparse`` matrix, which stays sparse. Give ``features``, ``images`` or
+            ``texts``.
         images: (n, h, w[, c]) uint8.
         texts: n texts, or n pairs of texts.
         labels: names of the labels; by default ``label-0``, ``label-1``, ….
-        weights: (n,) how many rows each counts for, in training, selection and calibration.
-        coding: what −1 means where ``targets`` holds only −1 and +1.
+        weights: (n,) the weight of each row in training, selection and calibration.
+        coding: the meaning of −1 if ``targets`` contains only −1 and +1.
         test: share of test rows.
         calibration: share of the other rows to hold out.
         seed: of the split.
@@ -210,14 +214,7 @@ def from_arrays(
         >>> from_arrays(features=np.eye(10), targets=np.arange(10) % 2)
         Data(10 rows: 6 train, 2 calibration, 2 test; 2 labels, 1 per row; features 10)
     """
-    sparse = isinstance(targets, SparseTargets)
-    truth: Any = targets if sparse else to_numpy(targets)
-    if labels is None and sparse:
-        labels = default_labels(truth.num_labels)
-    if labels is None:
-        whole = truth.ndim == 1 and truth.dtype.kind in "iu"
-        count = int(truth.max(initial=0)) + 1 if whole else truth.shape[-1]
-        labels = default_labels(count)
+    truth = targets if isinstance(targets, SparseTargets) else to_numpy(targets)
     names = column_names(features)
     columns = None
     if names is not None:
@@ -228,7 +225,7 @@ def from_arrays(
         columns = Columns(pa.table(features).select(names), "`features`")
         features = None
     rows = Data(
-        labels=list(labels),
+        labels=_label_names(truth, labels),
         targets=truth,
         features=features if features is None or is_sparse_matrix(features) else to_numpy(features),
         columns=columns,
@@ -241,18 +238,86 @@ def from_arrays(
     return _split(rows, (seed, test, calibration))
 
 
+def _label_names(targets: Array | SparseTargets, given: Sequence[str] | Array | None) -> list[str]:
+    """Return the given label names, or default names, one per label of the targets."""
+    if given is not None:
+        return list(given)
+    if isinstance(targets, SparseTargets):
+        return default_labels(targets.num_labels)
+    classes = targets.ndim == 1 and targets.dtype.kind in "iu"
+    return default_labels(int(targets.max(initial=0)) + 1 if classes else targets.shape[-1])
+
+
+NPZ_KEYS = (
+    *("features", "images", "targets", "labels", "ids", "split", "truth", "human_probabilities"),
+    *("target_offsets", "target_indices", "target_values"),
+)
+
+
+def read_npz(
+    path: Path, *, labels: Sequence[str] | None = None, coding: Coding | None = None
+) -> Data:
+    """Read the layout of docs/guide/data.md. Nothing in the file is executed (no pickle)."""
+    arrays = read_arrays(path, NPZ_KEYS, only=True)
+    names, held = arrays.pop("labels", labels), sorted(arrays)
+    targets, sparse = arrays.get("targets"), "target_indices" in arrays
+    given: JsonObject = {key: arrays.get(key) for key in ("ids", "split", "features", "images")}
+    if given["features"] is None and given["images"] is None:
+        raise InputError(f"{path} must hold `features` or `images`; it holds {held}.")
+    if sparse and (targets is not None or "target_offsets" not in arrays):
+        raise InputError(
+            f"{path} must hold either `targets`, or `target_offsets` and `target_indices`; it "
+            f"holds {held}."
+        )
+    if targets is None and names is None and not sparse:
+        raise InputError(f"{path} must hold `targets`, or at least `labels` to predict.")
+    try:
+        with located(str(path)):
+            if sparse:
+                targets = _csr_targets(arrays, names)
+                coding = "unknown"
+            elif targets is None:
+                inputs = given["images"] if given["features"] is None else given["features"]
+                targets = unknown_targets(len(inputs), 0 if names is None else len(names))
+            return Data(
+                labels=_label_names(targets, names),
+                targets=targets,
+                coding=coding,
+                **given,
+                truth=arrays.get("truth", arrays.get("human_probabilities")),
+                source=path.name,
+                # No flips: a mirrored image may have other labels.
+                augmentation="none" if given["images"] is None else "shift",
+            )
+    except InputError:
+        raise
+    except (TypeError, ValueError, OverflowError) as error:  # text instead of numbers
+        raise InputError(f"{path} must hold numbers where they belong; {error}.") from error
+
+
+def _csr_targets(
+    arrays: dict[str, Array], names: Sequence[str] | Array | None
+) -> Array | SparseTargets:
+    """Return CSR targets: ``target_offsets``, ``target_indices`` (and values)."""
+    indices = arrays["target_indices"]
+    count = len(default_labels(int(indices.max(initial=0)) + 1) if names is None else names)
+    values = arrays.get("target_values")
+    targets = SparseTargets(arrays["target_offsets"], indices, count, values)
+    return targets if count >= MANY_LABELS else targets.dense()
+
+
 def load_texts(
     source: str | os.PathLike[str] | Data,
     labels: Sequence[str],
     *,
     text: Sequence[str] | None = None,
 ) -> dict[str, str]:
-    """Return the texts of a data source by the ids of its rows, to show beside predictions.
+    """Return the texts of a data source by row id, to show them beside predictions.
 
     Args:
-        source: what the predictions were made of.
+        source: the source of the predicted rows.
         labels: the labels of the predictions.
-        text: the columns of the texts, where their names do not tell.
+        text: the columns of the texts, if their names are not standard.
 
     Example:
         >>> load_texts(from_arrays(texts=["good", "bad"], targets=[[1], [0]]), ["label-0"])
@@ -288,7 +353,10 @@ def _kind_and_path(name: str) -> tuple[str, Path]:
 
 def _not_understood(name: str, path: Path) -> str:
     if path.is_dir():
-        return f"{name} is a folder; say how to read it, as in imagefolder:{name} or coco:{name}."
+        return (
+            f"{name} is a folder. Say how to read it, for example imagefolder:{name} or "
+            f"coco:{name}."
+        )
     kinds = ", ".join(f"{kind}:PATH" for kind in all_readers())
     hint = nearest(name.partition(":")[0], [*EMBEDDED, *all_readers()])
     hint = hint if hint.startswith("Did") else ""
@@ -302,9 +370,9 @@ def _read(
     reader: Reader,
     source: Path | ArrowTable,
     options: Mapping[str, object],
-    known: Mapping[str, Any],
+    known: JsonObject,
 ) -> Data:
-    """Call a reader; options on the columns of a table go together, as a ``TableLayout``."""
+    """Call a reader. Options on the columns of a table are combined into a ``TableLayout``."""
     if not reader.layout:
         return reader.function(source, **options)
     from credibly.data.tables import TableLayout
@@ -315,10 +383,10 @@ def _read(
 
 
 def check_options(name: str, reader: Reader, options: Mapping[str, object]) -> None:
-    """Check that ``reader`` takes these options, and that their values have the right type.
+    """Check that ``reader`` supports these options, and that their values have the right type.
 
     Raises:
-        InputError: naming the source, the option, and the options it has.
+        InputError: naming the source, the option, and the supported options.
 
     Example:
         >>> check_options("xc", KINDS["xc"], {"year": 7})
@@ -350,7 +418,7 @@ def _fits(option: Option, value: object) -> bool:
 
 
 def _in_order(data: Data, labels: Sequence[str] | None) -> Data:
-    """Return ``data`` with its labels in the order of ``labels``, which must be the same names."""
+    """Return ``data`` with labels in the order of ``labels``, which must be the same names."""
     if labels is None or list(labels) == data.labels:
         return data
     known, wanted = set(data.labels), [str(label) for label in labels]
@@ -364,8 +432,8 @@ def _in_order(data: Data, labels: Sequence[str] | None) -> Data:
     extra = next((label for label in data.labels if label not in expected), None)
     if extra is not None:
         raise InputError(
-            f"{data.source} must have just the {len(wanted)} labels asked for; it also has "
-            f"{extra!r}."
+            f"{data.source} must have only the {len(wanted)} labels that were asked for; it also "
+            f"has {extra!r}."
         )
     place = {label: number for number, label in enumerate(data.labels)}
     order = [place[label] for label in wanted]
@@ -374,7 +442,7 @@ def _in_order(data: Data, labels: Sequence[str] | None) -> Data:
         targets = data.targets.relabelled(np.argsort(order))
     else:
         targets = data.targets[:, order]
-    return dataclasses.replace(data, labels=wanted, targets=targets, truth=truth, _hash=[])
+    return dataclasses.replace(data, labels=wanted, targets=targets, truth=truth)
 
 
 def _without_bad_images(data: Data, skip: bool) -> Data:
@@ -394,12 +462,12 @@ def _without_bad_images(data: Data, skip: bool) -> Data:
     good = np.array([row for row in range(len(data)) if row not in bad], dtype=int)
     skipped = tuple(str(data.ids[row]) for row in sorted(bad))
     if not len(good):
-        raise InputError(f"{data.source}: not one of its {len(data)} images decodes.")
+        raise InputError(f"{data.source}: none of its {len(data)} images can be decoded.")
     return dataclasses.replace(data.take(good), skipped=skipped)
 
 
 def _elsewhere(images: LazyImages, name: str) -> str:
-    """Return what to do about a missing image: it may be in a folder below, or lack an ending."""
+    """Return advice on a missing image: it may be in a subfolder, or lack its file ending."""
     if isinstance(images, ImageFiles):
         below = sorted(path for path in images.folder.glob("*") if path.is_dir())
         for folder in (images.folder, *below):
@@ -414,7 +482,7 @@ def _elsewhere(images: LazyImages, name: str) -> str:
 def _split(
     data: Data,
     parts: tuple[int, float | None, float],
-    reader: Mapping[str, Any] | None = None,
+    reader: Mapping[str, object] | None = None,
     to_predict: bool = False,
 ) -> Data:
     """Return ``data`` with the published split completed; without one, all rows are in training."""
@@ -427,31 +495,27 @@ def _split(
     elif not (split == CALIBRATION).any() and calibration > 0:
         split = hold_out(data.targets, split, calibration, seed)
     if test is not None and (data.split == TEST).any() and not to_predict:
-        raise InputError(
-            f"{data.source} publishes its own test rows; leave `test` out to keep them."
-        )
+        raise InputError(f"{data.source} has published test rows. Leave `test` out.")
     published = int((data.split == CALIBRATION).sum())
     if published and not calibration and not to_predict:
         warnings.warn(
-            f"{data.source} publishes validation rows ({published:,}), which stay held out at "
-            "`calibration` 0. To train on them too, pass `val='train'`.",
+            f"{data.source} has published validation rows ({published:,}). They stay held out "
+            "with `calibration` 0. To train on them, pass `val='train'`.",
             stacklevel=4,
         )
     drawn = not published and bool((split == CALIBRATION).any())
-    return _prepared(
-        dataclasses.replace(data, split=split, drawn=drawn, reader=reader or {}, _hash=[])
-    )
+    return _prepared(dataclasses.replace(data, split=split, drawn=drawn, reader=reader or {}))
 
 
 def _plain(value: object) -> object:
-    """Return an option as a file can hold it."""
+    """Return an option as a value that can be stored in a file."""
     if isinstance(value, Iterable) and not isinstance(value, str):
         return [_plain(part) for part in value]
     return value if isinstance(value, (str, bool, int, float)) else str(value)
 
 
 def _prepared(data: Data) -> Data:
-    """Return ``data`` with features made of its columns, by a preparation of its training rows."""
+    """Return ``data`` with features prepared from its columns, fitted on its training rows."""
     if data.columns is None:
         return data
     from credibly.data.preparation import Preparation
@@ -471,8 +535,8 @@ def _prepared(data: Data) -> Data:
 
 
 _LEFT_OUT = {
-    "id": "{0}: {1} left out: nearly every row has a value of its own, as ids do. To name the rows "
-    "by a column, pass `id_column={2!r}`.",
-    "text": "{0}: {1} left out: free text. To train on the text alone, pass `text={2!r}`.",
+    "id": "{0}: {1} left out: nearly every row has a different value, as ids have. To use a column "
+    "as ids, pass `id_column={2!r}`.",
+    "text": "{0}: {1} left out: free text. To train on the text only, pass `text={2!r}`.",
     "empty": "{0}: {1} left out: empty in the training rows.",
 }

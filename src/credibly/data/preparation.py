@@ -1,10 +1,10 @@
-"""Columns of a mixed table, by name, as one matrix of numbers: a preparation that a run stores."""
+"""The preparation of a table: columns of any type become a matrix of numbers. Runs store it."""
 
 from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -15,7 +15,7 @@ import pyarrow.compute
 
 from credibly.arrays import is_data_frame
 from credibly.checks import InputError, fits_memory
-from credibly.types import Array, ArrowTable
+from credibly.types import Array, ArrowTable, JsonObject
 
 if TYPE_CHECKING:
     from credibly.data.rows import Data
@@ -28,15 +28,15 @@ LISTED = 100
 def match_columns(
     found: Sequence[str], wanted: Sequence[str], where: str
 ) -> tuple[list[int], list[str]]:
-    """Return where in ``found`` each name of ``wanted`` is, and the names that are not wanted.
+    """Return the index in ``found`` of each name of ``wanted``, and the names that are not wanted.
 
     Args:
-        found: names of the columns that came.
+        found: names of the columns of the input.
         wanted: names of the features, in the order of training.
-        where: what errors begin with: a file, a data frame, a row.
+        where: prefix of errors: a file, a data frame, a row.
 
     Raises:
-        InputError: that names all missing columns, and all that are not known.
+        InputError: that names all missing columns and all unknown ones.
 
     Example:
         >>> match_columns(["bmi", "note", "age"], ["age", "bmi"], "new.csv")
@@ -61,7 +61,7 @@ def match_columns(
 
 
 def warn_of_extra(extra: Sequence[str], where: str) -> None:
-    """Say in one sentence which columns are left out; nothing where there are none."""
+    """Return a sentence about the columns that are ignored, or an empty text."""
     if extra:
         many = "s" if len(extra) > 1 else ""
         warnings.warn(
@@ -71,24 +71,24 @@ def warn_of_extra(extra: Sequence[str], where: str) -> None:
 
 
 def warn_of_position(model: object, where: str) -> None:
-    """Say in one sentence that the columns of ``where`` are taken by position."""
+    """Warn in one sentence that the columns of ``where`` are matched by position."""
     warnings.warn(
-        f"{without_names(model)} The columns of {where} are taken by position.", stacklevel=3
+        f"{without_names(model)} The columns of {where} are matched by position.", stacklevel=3
     )
 
 
 def without_names(model: object) -> str:
-    """Return the sentence that a run or an exported model has no names of features."""
+    """Return the sentence that a run or an exported model has no feature names."""
     return (
-        f"{model} does not know the names of its features: it was trained on an array, or by "
-        "version 0.2."
+        f"{model} does not store the names of its features, because it was trained on an array or "
+        "by version 0.2."
     )
 
 
 def column_names(features: Any) -> list[str] | None:
-    """Return the names of the columns of a data frame; None for arrays.
+    """Return the names of the columns of a data frame, or None for arrays.
 
-    Columns that pandas numbered 0, 1, 2 … have no names.
+    Columns that pandas numbers 0, 1, 2 … have no names.
     """
     if is_data_frame(features):
         names = list(features.columns)
@@ -99,12 +99,12 @@ def column_names(features: Any) -> list[str] | None:
 
     try:
         return pa.table(features).column_names
-    except (pa.ArrowException, TypeError, ValueError):  # one column, as a series of pandas
+    except (pa.ArrowException, TypeError, ValueError):  # one column, such as a pandas series
         return None
 
 
 def listed(names: Sequence[str], form: Callable[[str], str] = repr, limit: int = LISTED) -> str:
-    """Return names for a message, and how many more there are.
+    """Format names for a message, and the number of further names.
 
     Example:
         >>> listed(["age", "bmi", "sodium"], limit=2)
@@ -116,7 +116,7 @@ def listed(names: Sequence[str], form: Callable[[str], str] = repr, limit: int =
 
 # Preparation ------------------------------------------------------------------------------------
 
-pc: Any = pyarrow.compute  # its functions are made at import, unseen by type checkers
+pc: Any = pyarrow.compute  # its functions are created at import, invisible to type checkers
 
 Type = Literal["numeric", "yes/no", "categorical", "date", "id", "text", "empty"]
 LEFT_OUT = ("id", "text", "empty")
@@ -143,14 +143,14 @@ MANY_WORDS = 4
 
 @dataclass(frozen=True)
 class TableColumn:
-    """What one column of a table is, as its training rows showed it.
+    """The type of one column of a table, found from its training rows.
 
     Attributes:
         name: of the column.
-        type: what its cells are.
+        type: of its cells.
         values: the categories, most frequent first.
         format: of dates in text: ``ISO`` or as for ``strptime``.
-        missing: whether cells were missing; a feature then says where.
+        missing: whether cells are missing; a further feature then marks them.
     """
 
     name: str
@@ -161,7 +161,7 @@ class TableColumn:
 
     @property
     def feature_names(self) -> list[str]:
-        """Return the names of the features that the column becomes."""
+        """Return the names of the features made of the column."""
         if self.type in LEFT_OUT:
             return []
         names = [self.name]
@@ -185,7 +185,7 @@ class TableColumn:
         return [*found, cells.is_null().to_numpy().astype(np.float32)] if self.missing else found
 
     def unseen(self, cells: pa.ChunkedArray) -> int:
-        """Return how many cells hold a category that has no feature."""
+        """Return the number of cells with a category that has no feature."""
         if self.type != "categorical":
             return 0
         known = without_blanks(cells).drop_null().cast(pa.string())
@@ -194,7 +194,7 @@ class TableColumn:
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns of a table that become features, and what errors call the table and its first row."""
+    """Columns of a table that become features, with the names of the table and its first row."""
 
     table: pa.Table
     where: str = "the table"
@@ -204,7 +204,7 @@ class Columns:
         return self.table.num_rows
 
     def take(self, rows: Array) -> Columns:
-        """Return these rows."""
+        """Return these rows, in this order."""
         return Columns(self.table.take(rows), self.where)
 
 
@@ -212,12 +212,12 @@ class Columns:
 class Preparation:
     """How the columns of a table become a matrix of numbers.
 
-    It is fitted on training rows, without their labels, and stored in the run, so that every row
-    is prepared alike: numbers stay as they are, yes/no is 1 and 0, a category has a feature of
-    its own (one-hot), a date has four. A missing number or date stays NaN, which networks take as
-    the mean of the training rows and trees as a branch of their own; where training rows had
-    missing cells, a further feature is 1 for a missing cell. Ids, free text and empty columns are
-    left out.
+    It is fitted on training rows, without their labels, and stored in the run, so every row is
+    prepared in the same way. Numbers do not change, yes/no becomes 1 and 0, each category becomes a
+    feature (one-hot), and a date becomes four features. A missing number or date is NaN. Networks
+    replace it by the mean of the training rows, and trees handle it as a separate branch. If
+    training rows had missing cells, a further feature is 1 for a missing cell. Ids, free text and
+    empty columns are ignored.
 
     Example:
         >>> cells = {"age": [60, None], "colour": ["red", "blue"], "smoker": ["yes", "no"]}
@@ -235,15 +235,15 @@ class Preparation:
 
     @classmethod
     def of_numbers(cls, names: Sequence[str]) -> Preparation:
-        """Return the preparation that takes columns of numbers as they are."""
+        """Return the preparation that uses columns of numbers unchanged."""
         return cls(tuple(TableColumn(name) for name in names))
 
     @classmethod
     def fit(cls, rows: Columns) -> Preparation:
-        """Find out what the columns of training rows are.
+        """Find the types of the columns from training rows.
 
         Raises:
-            InputError: for columns of lists, and for dates that may be day/month or month/day.
+            InputError: if columns contain lists, or if dates may be day/month or month/day.
         """
         columns = zip(rows.table.column_names, rows.table.columns, strict=True)
         found = [(name, _fitted(name, column)) for name, column in columns]
@@ -256,9 +256,9 @@ class Preparation:
         return cls(tuple(column for _, column in found if isinstance(column, TableColumn)))
 
     @classmethod
-    def of_run(cls, data: Mapping[str, Any], where: str) -> Preparation | None:
-        """Return what a run or an exported model stores; None where it stores no names."""
-        names = data.get("feature_names")  # version 0.2 did not write them
+    def of_run(cls, data: JsonObject, where: str) -> Preparation | None:
+        """Return the preparation that a run or an exported model stores, or None without names."""
+        names = data.get("feature_names")  # version 0.2 did not write this field
         if data.get("preparation") is not None:
             return cls.from_state(data["preparation"], where)
         return None if names is None else cls.of_numbers(names)
@@ -275,12 +275,12 @@ class Preparation:
 
     @property
     def is_plain(self) -> bool:
-        """Return whether the features are the columns as they are."""
+        """Return whether the features are the columns, unchanged."""
         return self.feature_names == [column.name for column in self.columns]
 
     @property
     def left_out(self) -> dict[str, list[str]]:
-        """Return the columns that are no features, by type."""
+        """Return the columns that do not become features, by type."""
         found = {
             kind: [column.name for column in self.columns if column.type == kind]
             for kind in LEFT_OUT
@@ -291,11 +291,11 @@ class Preparation:
         """Return the matrix of a table, float32 (rows, features).
 
         Args:
-            rows: with these columns, in any order.
-            new: whether to warn of columns and categories that training did not have.
+            rows: a table with these columns, in any order.
+            new: whether to warn of columns and categories that are not in the training data.
 
         Raises:
-            InputError: that names all columns that are missing or hold cells that do not fit.
+            InputError: that names all columns that are missing or have invalid cells.
         """
         table, where = rows.table, rows.where
         order, extra = match_columns(table.column_names, self.names, where)
@@ -330,22 +330,22 @@ class Preparation:
             counts = [f"{name!r} ({count:,})" for name, count in self.unseen(rows).items()]
             if counts:
                 warnings.warn(
-                    f"{where}: cells with a category that training did not have, by column: "
-                    f"{listed(counts, str)}. They are taken as none of the known categories.",
+                    f"{where}: cells with a category that the training rows did not have, by "
+                    f"column: {listed(counts, str)}. They count as none of the known categories.",
                     stacklevel=3,
                 )
         return matrix
 
     def unseen(self, rows: Columns) -> dict[str, int]:
-        """Return how many cells of which columns hold a category that training did not have."""
+        """Return, by column, the number of cells with a category unknown from training."""
         categorical = [column for column in self.columns if column.type == "categorical"]
         counts = {each.name: each.unseen(rows.table.column(each.name)) for each in categorical}
         return {name: count for name, count in counts.items() if count}
 
     def applied(self, rows: Data) -> Data:
-        """Return rows with the features of this preparation, whichever they had.
+        """Return rows with the features of this preparation in place of their own.
 
-        Columns are taken by name; a matrix without names is taken by position.
+        Columns are matched by name. A matrix without names is matched by position.
         """
         if rows.feature_names == self.feature_names or rows.features is None:
             return rows
@@ -355,14 +355,14 @@ class Preparation:
             if names is None and rows.features.shape[1] == len(self.names):
                 names = self.names
             if names is None:
-                return rows  # features already, or of a width that is refused elsewhere
+                return rows  # prepared before, or of a width that is checked elsewhere
             columns = Columns(pa.table(list(rows.features.T), names), rows.source)
         features = self.transform(columns, new=True)
         names = self.feature_names
-        return replace(rows, features=features, feature_names=names, columns=None, _hash=[])
+        return replace(rows, features=features, feature_names=names, columns=None)
 
-    def state(self) -> list[dict[str, Any]] | None:
-        """Return plain values for a file; None where the features are the columns as they are."""
+    def state(self) -> list[JsonObject] | None:
+        """Return plain values for a file, or None if the features are the unchanged columns."""
         if self.is_plain:
             return None
         plain = asdict(TableColumn(""))
@@ -373,7 +373,7 @@ class Preparation:
 
     @classmethod
     def from_state(cls, state: object, where: str) -> Preparation:
-        """Return the preparation of a file; ``where`` is what errors begin with."""
+        """Return the preparation stored in a file; ``where`` is the prefix of errors."""
         problem = f"{where}: `preparation` must be a list of columns, each with a name and a type."
         if not isinstance(state, list):
             raise InputError(problem)
@@ -390,7 +390,7 @@ class Preparation:
         return cls(tuple(columns))
 
     def __str__(self) -> str:
-        """Return one line that says what the columns became."""
+        """Return a one-line summary of the features."""
         said = []
         for kind in get_args(Type):
             these = [column for column in self.columns if column.type == kind]
@@ -407,7 +407,7 @@ class Preparation:
 
 
 def without_blanks(cells: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return cells without what says that nothing is known; categories as their values."""
+    """Return cells with markers of missing values as nulls, and categories as their values."""
     if pa.types.is_dictionary(cells.type):
         cells = cells.cast(cells.type.value_type)
     if pa.types.is_floating(cells.type):
@@ -420,10 +420,10 @@ def without_blanks(cells: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def as_numbers(cells: pa.ChunkedArray) -> Array:
-    """Return cells as numbers, yes and true as 1, no and false as 0, NaN where there is nothing.
+    """Return cells as numbers: yes and true as 1, no and false as 0, missing cells as NaN.
 
     Raises:
-        pa.ArrowInvalid: if a cell is neither.
+        pa.ArrowInvalid: if a cell is none of these.
     """
     if pa.types.is_string(cells.type):
         index = pc.index_in(pc.utf8_lower(cells), value_set=pa.array(list(WORDS)))
@@ -436,10 +436,10 @@ def as_numbers(cells: pa.ChunkedArray) -> Array:
 
 
 def as_dates(cells: pa.ChunkedArray, format: str) -> pa.ChunkedArray:
-    """Return cells as instants in UTC; texts are in ISO form or in ``format``.
+    """Return cells as instants in UTC. Texts are in ISO format or in ``format``.
 
     Raises:
-        pa.ArrowInvalid: if a cell is none.
+        pa.ArrowInvalid: if a cell is not a date.
     """
     if pa.types.is_string(cells.type):
         instants = {text: _instant(text, format) for text in pc.unique(cells).to_pylist()}
@@ -470,7 +470,7 @@ def _date_parts(dates: pa.ChunkedArray) -> list[Array]:
 
 
 def _fitted(name: str, column: pa.ChunkedArray) -> TableColumn | str:
-    """Return what a column is, or what is wrong with it."""
+    """Return the type of a column, or the problem with it."""
     cells = without_blanks(column)
     known = cells.drop_null()
     missing, kind = len(known) < len(cells), known.type
@@ -498,7 +498,7 @@ def _fitted(name: str, column: pa.ChunkedArray) -> TableColumn | str:
     if formats:
         return TableColumn(name, "date", format=formats[0], missing=missing)
     numbers = pc.match_substring_regex(known, NUMBER_LIKE)
-    if 2 * pc.sum(numbers).as_py() >= len(known):  # if not all are, ``transform`` says which cell
+    if 2 * pc.sum(numbers).as_py() >= len(known):  # if only some are, ``transform`` names the cell
         return TableColumn(name, missing=missing)
     if 2 * distinct > len(known):
         spaces = pc.sum(pc.count_substring(known, " ")).as_py()
@@ -512,7 +512,7 @@ def _fitted(name: str, column: pa.ChunkedArray) -> TableColumn | str:
 
 
 def _date_formats(known: pa.ChunkedArray) -> list[str]:
-    """Return the formats that all cells have; two where days and months may be swapped."""
+    """Return the formats that fit all cells: two if day and month are ambiguous."""
     if not re.match(r"\d{4}[-/]\d\d?[-/]\d|\d\d?[./]\d\d?[./]\d{4}", known[0].as_py()):
         return []
     if _is_date(known, ISO):

@@ -1,8 +1,8 @@
-"""The readers by name, and the options that each takes.
+"""The readers by name, and the options of each.
 
-The general formats are declared here. A reader of a particular data set is found by its name in
-the entry-point group ``credibly.readers``: any installed package may add some. The command line
-reads this module for its flags, so it imports nothing that takes time.
+This module declares the general formats. Readers of specific data sets are entry points of the
+group ``credibly.readers``, and any installed package can add some. The command line reads its flags
+from this module, so the module must be fast to import.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ GROUP = "credibly.readers"
 """The entry-point group of readers: NAME = "module:function"."""
 
 GIVEN_BY_LOAD = ("seed", "test", "calibration")
-"""Arguments that ``load`` gives to embedded data; they are no options of a reader."""
+"""Arguments that ``load`` passes to embedded data; they are not options of a reader."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,10 @@ class Option:
     """An option of a reader.
 
     Attributes:
-        kind: type of its value, or of each value where ``many``.
+        kind: type of its value, or of each value if ``many``.
         help: one line for the command line.
         many: whether it is a list.
-        choices: the values it may have, if they are few.
+        choices: the allowed values, if there are only a few.
     """
 
     kind: type
@@ -46,13 +46,13 @@ class Option:
 
 @dataclass(frozen=True)
 class Reader:
-    """The function that reads one kind of source.
+    """A function that reads one type of source.
 
     Attributes:
-        where: ``module:function``. The function takes the path, and its options by name, and
-            returns ``Data``.
-        endings: endings of files that are read without ``KIND:`` before the path.
-        layout: the fields of ``TableLayout`` that it takes together, as its second argument.
+        where: ``module:function``. The function takes a path and options by name, and returns
+            ``Data``.
+        endings: file endings that need no ``KIND:`` before the path.
+        layout: fields of ``TableLayout`` that the function takes as its second argument.
     """
 
     where: str
@@ -66,10 +66,11 @@ class Reader:
         return getattr(import_module(module), name)
 
     def options(self) -> dict[str, Option]:
-        """Return the arguments of the function that have a default, by their annotations."""
+        """Return the arguments of the function that have a default, as options."""
         function = self.function
         hints = typing.get_type_hints(function)
-        documented = dict(re.findall(r"^ +(\w+): (.*)", inspect.getdoc(function) or "", re.M))
+        entries = re.findall(r"^ +(\w+): (.*(?:\n {8}.*)*)", inspect.getdoc(function) or "", re.M)
+        documented = {name: " ".join(text.replace("``", "").split()) for name, text in entries}
         own = {
             name: _option(hints.get(name, str), documented.get(name, ""))
             for name, argument in inspect.signature(function).parameters.items()
@@ -91,40 +92,45 @@ SHARED: Mapping[str, Option] = MappingProxyType(
     {
         "labels": Option(
             str,
-            "label names in order; of a table, the label columns; quote a name with a comma",
+            "label names in order; for a table, its label columns; quote names that contain "
+            "a comma",
             many=True,
         ),
-        "test": Option(float, "share of test rows, where no split is published"),
-        "calibration": Option(float, "share of training rows held out, where none are published"),
+        "test": Option(float, "share of test rows, if the data have no published split"),
+        "calibration": Option(
+            float,
+            "share of the training rows to hold out for calibration, if the data have no "
+            "published split",
+        ),
         "val": Option(
-            str, "published validation rows are held out, or train", choices=("calibrate", "train")
+            str,
+            "calibrate: hold out published validation rows; train: train on them",
+            choices=("calibrate", "train"),
         ),
     }
 )
-"""Options that ``load`` itself takes for every source."""
+"""Options that ``load`` takes for every source."""
 
 OPTIONS: Mapping[str, Option] = MappingProxyType(
     {
         "coding": Option(
             str,
-            "meaning of −1 in targets of only −1 and +1: signed (absent) or unknown",
+            "meaning of −1 if all targets are −1 or +1; signed: absent; unknown: unknown",
             choices=("signed", "unknown"),
         ),
-        "label_column": Option(str, "column of a table that holds label names"),
-        "separator": Option(
-            str, "separator of the names in that column; none: the cell is one name"
-        ),
-        "text": Option(str, "column of a table that holds texts; two for pairs", many=True),
-        "image_column": Option(str, "column of a table that holds image paths or bytes"),
-        "images": Option(str, "folder that the image paths of a table start from"),
-        "suffix": Option(str, "ending to append to the image paths of a table, e.g. .jpg"),
-        "id_column": Option(str, "column of a table that holds the ids of its rows"),
-        "ignore": Option(str, "columns of a table to leave out", many=True),
-        "delimiter": Option(str, "character between the cells of a CSV file"),
-        "xml": Option(str, "file that names the labels of an ARFF file"),
+        "label_column": Option(str, "column of a table with lists of label names"),
+        "separator": Option(str, "separator of the names in that column; none: one name per cell"),
+        "text": Option(str, "column of a table with texts; two columns for pairs", many=True),
+        "image_column": Option(str, "column of a table with image paths or bytes"),
+        "images": Option(str, "folder that image paths of a table are relative to"),
+        "suffix": Option(str, "ending to append to image paths of a table, e.g. .jpg"),
+        "id_column": Option(str, "column of a table with the ids of its rows"),
+        "ignore": Option(str, "columns of a table to ignore", many=True),
+        "delimiter": Option(str, "character that separates the cells of a CSV file"),
+        "xml": Option(str, "file with the label names of an ARFF file"),
     }
 )
-"""Options of the general formats: the flags that ``credibly train --help`` lists."""
+"""Options of the general formats, which ``credibly train --help`` lists as flags."""
 
 LAYOUT = (
     *("labels", "label_column", "separator", "text", "image_column", "images", "suffix"),
@@ -143,7 +149,7 @@ EMBEDDED: Mapping[str, Reader] = MappingProxyType(
 _TABLES = "credibly.data.table_files"
 KINDS: Mapping[str, Reader] = MappingProxyType(
     {
-        "npz": Reader("credibly.data.npz:read_npz", (".npz",)),
+        "npz": Reader("credibly.data.loading:read_npz", (".npz",)),
         "parquet": Reader(f"{_TABLES}:read_parquet", (".parquet", ".pq"), LAYOUT),
         "csv": Reader(f"{_TABLES}:read_csv", (".csv", ".tsv", ".csv.gz", ".tsv.gz"), LAYOUT),
         "jsonl": Reader(f"{_TABLES}:read_jsonl", (".jsonl", ".ndjson", ".jsonl.gz"), LAYOUT),
@@ -164,10 +170,10 @@ FRAME = Reader(f"{_TABLES}:read_frame", layout=LAYOUT)
 
 @cache
 def all_readers() -> Mapping[str, Reader]:
-    """Return the readers of ``KIND:PATH``: general formats, the papers' data sets, and others'.
+    """Return the readers of ``KIND:PATH``: general formats, papers' data sets, and other packages'.
 
-    The papers' data sets are entry points, too; ``names.READERS`` also has them, so that they are
-    found where the package runs from its source tree, which has no list of entry points.
+    ``names.READERS`` repeats the entry points of the papers' data sets, because a source tree that
+    is not installed has no entry points.
     """
     from importlib.metadata import entry_points
 

@@ -1,4 +1,4 @@
-"""Rows, their labels and their parts: what every reader returns and training takes."""
+"""The type ``Data``: rows with their labels and split. Readers return it, and training takes it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -34,37 +35,38 @@ AUGMENTATIONS = ("none", "shift", "shift+flip", "crop+flip", "imagenet")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Data:
-    """``n`` rows of features, images or texts with what is known of ``L`` labels.
+    """``n`` rows of features, images or texts, and the known values of ``L`` labels.
 
     Attributes:
         labels: names of the labels.
-        targets: (n, L) float32; 1 present, 0 absent, in between soft, −1 unknown. Class indices
-            of shape (n,) and NaN are taken too, see ``credibly.targets``. ``SparseTargets`` where
-            there are very many labels; ``dense_targets`` is the matrix in both cases.
-        ids: (n,) unique strings; the row numbers if not given.
-        split: (n,) int8; 0 train, 1 test, 2 calibration; all train if not given.
-        drawn: whether ``load`` drew the calibration rows from the training rows, rather than the
-            source naming them.
-        features: (n, d) float32, or None for other inputs. A ``scipy.sparse`` matrix is kept
+        targets: (n, L) float32: 1 present, 0 absent, values between them soft, −1 unknown.
+            Class indices of shape (n,) and NaN are accepted too, see ``credibly.targets``. With
+            very many labels, they are ``SparseTargets``; ``dense_targets`` is the matrix in
+            both cases.
+        ids: (n,) unique strings; by default the row numbers.
+        split: (n,) int8: 0 train, 1 test, 2 calibration; by default all train.
+        drawn: whether ``load`` drew the calibration rows from the training rows. Otherwise the
+            source names them.
+        features: (n, d) float32, or None for other inputs. A ``scipy.sparse`` matrix stays
             sparse, as ``sparse_features``.
-        sparse_features: features of which few are not zero (``SparseRows``).
-        feature_names: names of the columns of ``features``; those of a data frame if not given,
-            None for arrays. A run takes its features by these names.
-        columns: what ``features`` are made of (``Columns``), where it is more than plain numbers.
-        preparation: how ``columns`` become ``features``; a run stores it.
-        reader: the options that ``load`` was given; a run stores them.
-        images: (n, h, w, c) uint8 in memory, or files that decode when asked for.
+        sparse_features: features that are mostly zero (``SparseRows``).
+        feature_names: names of the columns of ``features``; by default those of a data frame,
+            and None for arrays. A run matches features by these names.
+        columns: the source of ``features`` (``Columns``), if they are not just numbers.
+        preparation: converts ``columns`` to ``features``; a run stores it.
+        reader: the options passed to ``load``; a run stores them.
+        images: (n, h, w, c) uint8 in memory, or files that are decoded on access.
         texts: (n, 1) or (n, 2) strings, one text or a pair per row.
-        regions: features of the regions of an image per row, beside its text.
-        encoded: what the encoder of a model made of the texts (``Encoded``); ``encoded_by`` sets
-            it, and training needs it.
-        truth: (n, L) true probabilities where somebody knows them (NaN where not), or None.
-        weights: (n,) how many rows each counts for, at least 0; all one if not given.
-        source: where the rows come from, without the folder, so that data may move.
-        augmentation: changes of an image in training that keep its labels.
-        skipped: ids of images that did not decode and were left out on request.
-        coding: what −1 means where ``targets`` holds only −1 and +1: ``"signed"`` (absent) or
-            ``"unknown"``. Decoded targets are always of the second kind.
+        regions: features of image regions per row, in addition to its text.
+        encoded: the output of a model's encoder for the texts (``Encoded``); ``encoded_by``
+            sets it, and training needs it.
+        truth: (n, L) true probabilities if they are known (NaN if unknown), or None.
+        weights: (n,) the weight of each row, at least 0; by default 1.
+        source: the origin of the rows, without the folder, so data can be moved.
+        augmentation: changes of images in training that preserve the labels.
+        skipped: ids of images that could not be decoded and were skipped on request.
+        coding: the meaning of −1 if ``targets`` contains only −1 and +1: ``"signed"`` (absent)
+            or ``"unknown"``. Decoded targets always use the second.
 
     Example:
         >>> rows = Data(["cat"], np.array([[1.0], [0.0], [-1.0]]), features=np.eye(3))
@@ -76,7 +78,7 @@ class Data:
 
     labels: list[str]
     targets: Array | SparseTargets
-    ids: Array = None  # pyright: ignore[reportAssignmentType] - filled in below
+    ids: Array = None  # pyright: ignore[reportAssignmentType] - set below
     split: Array = None  # pyright: ignore[reportAssignmentType]
     features: Array | None = None
     images: Any = None
@@ -94,13 +96,15 @@ class Data:
     feature_names: list[str] | None = None
     columns: Columns | None = None
     preparation: Preparation | None = None
-    reader: Mapping[str, Any] = field(default_factory=dict)
-    _hash: list[str] = field(default_factory=list)
+    reader: Mapping[str, object] = field(default_factory=dict)
+    _decoded: object = field(default=None, repr=False, compare=False)
+    """The targets if they were decoded before, so that a copy of the rows need not decode them."""
 
     def __post_init__(self) -> None:
         put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731 - frozen
         put("labels", _labels(self.labels, self.source))
         put("targets", _targets(self))
+        put("_decoded", self.targets)
         put("coding", "unknown")
         rows = len(self.targets)
         put("ids", np.arange(rows).astype(str) if self.ids is None else np.asarray(self.ids))
@@ -136,21 +140,14 @@ class Data:
                 f"{' and '.join(given) or 'none of them'}."
             )
         if self.regions is not None and self.texts is None:
-            raise InputError(f"{where}`regions` stand beside `texts`, the questions; got none.")
-        inputs = getattr(self, given[0])
-        beside = {"regions": self.regions, "encoded": self.encoded}
-        for name, value in beside.items():
-            if value is not None and len(value) != rows:
-                raise InputError(
-                    f"{where}`{name}` must have a row for each of the {rows} rows; "
-                    f"got {len(value)}."
-                )
-        for name, value in {"ids": self.ids, "split": self.split, self.kind: inputs}.items():
+            raise InputError(f"{where}`regions` need `texts` (the questions); got none.")
+        held = {"ids": self.ids, "split": self.split, self.kind: getattr(self, given[0])}
+        for name, value in {**held, "regions": self.regions, "encoded": self.encoded}.items():
             if name in ("ids", "split") and value.ndim != 1:
                 raise InputError(
                     f"{where}`{name}` must hold one value per row; got shape {value.shape}."
                 )
-            if len(value) != rows:
+            if value is not None and len(value) != rows:
                 raise InputError(
                     f"{where}`{name}` must have a row for each of the {rows} rows of `targets`; "
                     f"got {len(value)}."
@@ -175,7 +172,7 @@ class Data:
 
     @property
     def kind(self) -> Kind:
-        """Return what a row is."""
+        """Return the type of input."""
         if self.texts is not None:
             return "text" if self.regions is None else "text+regions"
         return "features" if self.images is None else "images"
@@ -186,12 +183,12 @@ class Data:
 
     @property
     def decoded(self) -> Targets | SparseTargets:
-        """Return the targets as decoded ones, which count themselves."""
+        """Return the decoded targets."""
         return self.targets if isinstance(self.targets, SparseTargets) else Targets(self.targets)
 
     @property
     def dense_targets(self) -> Array:
-        """Return the targets as a matrix; an error where sparse ones do not fit into memory."""
+        """Return the targets as a matrix. Raise if sparse targets do not fit into memory."""
         return self.decoded.dense()
 
     @property
@@ -201,10 +198,10 @@ class Data:
 
     @property
     def input_shape(self) -> tuple[int, ...] | None:
-        """Return the shape of a model's input; None if images differ in size.
+        """Return the shape of a model's input, or None if images differ in size.
 
-        (d,) features, (c, h, w) of images, (columns,) of texts, (columns, regions, width) of texts
-        with regions.
+        It is (d,) for features, (c, h, w) for images, (columns,) for texts and (columns, regions,
+        width) for texts with regions.
         """
         if self.texts is not None:
             beside = () if self.regions is None else self.regions.shape
@@ -228,7 +225,7 @@ class Data:
         return self.images[row]
 
     def text(self, row: int) -> str:
-        """Return the text of one row; of a pair, both with a blank line between them."""
+        """Return the text of one row. The texts of a pair are separated by a blank line."""
         if self.texts is None:
             raise InputError(f"{self.source} holds {self.kind}, not texts.")
         return "\n\n".join(self.texts[row])
@@ -239,7 +236,7 @@ class Data:
         return self if name == "all" else self.take(np.flatnonzero(self.split == PARTS[name]))
 
     def take(self, rows: Array) -> Data:
-        """Return these rows, in this order; nothing is copied where they are contiguous."""
+        """Return these rows, in this order. A contiguous range is not copied."""
         rows = np.asarray(rows)
         rows = np.flatnonzero(rows) if rows.dtype == bool else rows.astype(np.int64)
         index: Any = rows
@@ -249,70 +246,59 @@ class Data:
             name: None if getattr(self, name) is None else getattr(self, name)[index]
             for name in ("targets", "ids", "split", "features", "truth", "weights", "texts")
         }
-        sparse = self.sparse_features
-        if self.columns is not None:
-            chosen["columns"] = self.columns.take(rows)
-        chosen["sparse_features"] = None if sparse is None else sparse.take(index)
-        chosen["regions"] = None if self.regions is None else self.regions.take(rows)
-        chosen["encoded"] = None if self.encoded is None else self.encoded.take(rows)
-        images = self.images.take(rows) if isinstance(self.images, LazyImages) else self.images
-        if isinstance(images, np.ndarray):
-            images = images[index]
-        return dataclasses.replace(self, **chosen, images=images, _hash=[])
-
-    def relabelled(self, labels: Sequence[str]) -> Data:
-        """Return the same rows with other names for their labels."""
-        return dataclasses.replace(self, labels=list(labels), _hash=[])
-
-    def named(self, source: str) -> Data:
-        """Return the same rows under another ``source``."""
-        return dataclasses.replace(self, source=source, _hash=[])
+        for name in ("columns", "sparse_features", "regions", "encoded"):
+            held = getattr(self, name)
+            chosen[name] = None if held is None else held.take(rows)
+        if self.images is not None:
+            lazy = isinstance(self.images, LazyImages)
+            chosen["images"] = self.images.take(rows) if lazy else self.images[index]
+        chosen["_decoded"] = chosen["targets"]
+        return dataclasses.replace(self, **chosen)
 
     def encoded_by(self, encode: Callable[[Array], Encoded]) -> Data:
-        """Return the same rows with what ``encode`` makes of their texts."""
+        """Return the same rows with the encoded texts that ``encode`` returns."""
         if self.texts is None:
             raise InputError(f"{self.source} holds {self.kind}, not texts.")
-        return dataclasses.replace(self, encoded=encode(self.texts), _hash=self._hash)
+        return dataclasses.replace(self, encoded=encode(self.texts))
 
     def fingerprint(self) -> str:
-        """Return a hash of labels, ids, targets, split, source and inputs (of files, the names).
+        """Return a hash of labels, ids, targets, split, source and inputs (for files, their names).
 
-        The same rows read again, even after the folder moved, give the same hash.
+        Reading the same rows again gives the same hash, even if the folder has moved.
         """
-        if not self._hash:
-            digest = hashlib.sha256()
-            for text in (self.source, "\0".join(self.labels), "\0".join(self.ids.tolist())):
-                digest.update(f"{len(text)}\0{text}".encode())
-            inputs = [getattr(self, name) for name in (*INPUTS, "regions", "weights")]
-            given = [each for each in inputs if each is not None]
-            given = [
-                each
-                for one in given
-                for each in (one.arrays() if isinstance(one, SparseRows) else [one])
-            ]
-            arrays = [*_target_arrays(self.targets), self.split, *given]
-            for array in arrays:
-                if isinstance(array, np.ndarray) and array.dtype == object:
-                    digest.update(f"{array.shape} texts".encode())
-                    for text in array.flat:
-                        encoded = text.encode("utf-8", "surrogatepass")
-                        digest.update(f"{len(encoded)}\0".encode() + encoded)
-                elif isinstance(array, np.ndarray):
-                    digest.update(f"{array.shape}{array.dtype}".encode())
-                    digest.update(np.ascontiguousarray(array).data)
-                else:
-                    digest.update("\0".join(array.names).encode())
-            self._hash.append(digest.hexdigest())
-        return self._hash[0]
+        return self._fingerprint
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        digest = hashlib.sha256()
+        for text in (self.source, "\0".join(self.labels), "\0".join(self.ids.tolist())):
+            digest.update(f"{len(text)}\0{text}".encode())
+        arrays = [*_target_arrays(self.targets), self.split]
+        for name in (*INPUTS, "regions", "weights"):
+            held = getattr(self, name)
+            if held is not None:
+                arrays += held.arrays() if isinstance(held, SparseRows) else [held]
+        for array in arrays:
+            if isinstance(array, np.ndarray) and array.dtype == object:
+                digest.update(f"{array.shape} texts".encode())
+                for text in array.flat:
+                    encoded = text.encode("utf-8", "surrogatepass")
+                    digest.update(f"{len(encoded)}\0".encode() + encoded)
+            elif isinstance(array, np.ndarray):
+                digest.update(f"{array.shape}{array.dtype}".encode())
+                digest.update(np.ascontiguousarray(array).data)
+            else:
+                digest.update("\0".join(array.names).encode())
+        return digest.hexdigest()
 
     def torch_dataset(self, train: bool, **options: Any) -> TorchRows:
         """Return a torch dataset of (input, target, row number); ``options`` of ``TorchRows``.
 
-        Images come as float32 (c, h, w) in [0, 1], augmented when ``train``: a function of
-        ``seed``, the epoch set by ``dataset.set_epoch(e)`` and the row alone, so that a resumed
-        run sees the same. ``dataset.batch(rows)`` gives many rows at once. Without ``train`` the
-        whole image is brought to ``image_size``; with ``eval_crop`` its shorter side is brought to
-        that many pixels, and the middle is cut out.
+        Images are float32 (c, h, w) in [0, 1]. If ``train`` is set, they are augmented.
+        Augmentation depends only on ``seed``, on the epoch set by ``dataset.set_epoch(e)`` and on
+        the row, so a resumed run sees the same images. ``dataset.batch(rows)`` returns many rows at
+        once. Without ``train``, the whole image is resized to ``image_size``. With ``eval_crop``,
+        its shorter side is resized to that many pixels, and the centre is cut out.
         """
         from credibly.data.torch_datasets import TorchRows
 
@@ -340,7 +326,7 @@ class Data:
 
 
 def _is_text_matrix(texts: object) -> bool:
-    """Return whether ``texts`` were checked before: parts of large data are not checked again."""
+    """Return whether ``texts`` were checked before, to skip the check for parts of large data."""
     if not (isinstance(texts, np.ndarray) and texts.dtype == object and texts.ndim == 2):
         return False
     return texts.shape[1] in (1, 2) and all(type(text) is str for text in texts.flat)
@@ -357,7 +343,7 @@ def _labels(labels: Any, source: str) -> list[str]:
 
 
 def _target_arrays(targets: Array | SparseTargets) -> list[Array]:
-    """Return what a fingerprint of targets is made of."""
+    """Return the arrays that enter a fingerprint of targets."""
     if not isinstance(targets, SparseTargets):
         return [targets]
     parts = (targets.offsets, targets.indices, targets.values, targets.known)
@@ -366,6 +352,8 @@ def _target_arrays(targets: Array | SparseTargets) -> list[Array]:
 
 def _targets(data: Data) -> Array | SparseTargets:
     targets, count = data.targets, len(data.labels)
+    if targets is data._decoded and targets.shape[1] == count:
+        return targets
     if isinstance(targets, SparseTargets):
         if targets.num_labels != count:
             raise InputError(
@@ -374,13 +362,13 @@ def _targets(data: Data) -> Array | SparseTargets:
             )
         return targets
     array = np.asarray(targets)
-    if array.dtype.kind == "f":  # what averaging left a rounding error above 1 is 1
+    if array.dtype.kind == "f":  # averaging can leave a rounding error above 1
         array = array.astype(np.float32, copy=False)
     with checks.located(data.source):
         given = Targets(array) if isinstance(targets, Targets) else array
         decoded = decode(given, coding=data.coding, num_labels=count)
     if array.dtype == np.float32 and np.array_equal(decoded, array):
-        return array  # no copy: parts of large data stay views
+        return array  # no copy: parts of large data remain views
     return decoded.astype(np.float32, copy=False)
 
 
@@ -388,7 +376,7 @@ def _unique_ids(ids: Array, where: str) -> None:
     unique, counts = np.unique(ids, return_counts=True)
     if len(unique) < len(ids):
         raise InputError(
-            f"{where}ids must differ, since predictions are found by them; "
+            f"{where}ids must be different, because predictions are matched by id; "
             f"{str(unique[counts > 1][0])!r} appears {int(counts.max())} times."
         )
 
@@ -410,13 +398,16 @@ def _check_weights(weights: Array, rows: int, where: str) -> None:
             f"{weights.shape}."
         )
     if not np.isfinite(weights).all() or (weights < 0).any():
-        raise InputError(f"{where}`weights` must be finite and at least 0; got others.")
+        raise InputError(
+            f"{where}`weights` must be finite and at least 0; got NaN, infinite or negative "
+            "weights."
+        )
 
 
 def _check_features(features: Array, ids: Array, where: str) -> None:
     if features.ndim != 2:
         raise InputError(f"{where}`features` must have shape (rows, features); {features.shape}.")
-    # The sum is finite unless an entry is not (or the sum overflows): one fast pass, no copy.
+    # The sum is finite unless an entry is not finite or the sum overflows: one fast pass, no copy.
     if np.isfinite(features.sum(dtype=np.float64)):
         return
     bad = np.isinf(features)
@@ -451,10 +442,10 @@ UNNAMED = 1_000_000
 
 
 def default_labels(count: int, most: int = UNNAMED) -> list[str]:
-    """Return names for labels that have none: ``label-00``, ``label-01``, ….
+    """Return default names of labels: ``label-00``, ``label-01``, ….
 
     Raises:
-        InputError: for more than ``most``, which is a class index gone wrong.
+        InputError: for more than ``most`` labels, a sign of wrong class indices.
     """
     if count > most:
         raise InputError(
@@ -466,13 +457,13 @@ def default_labels(count: int, most: int = UNNAMED) -> list[str]:
 
 
 def class_targets(classes: Array, num_labels: int, where: str) -> Array:
-    """Return one row per class index; −1 gives a row of unknowns."""
+    """Return one row per class index; −1 gives a row of unknown labels."""
     with located(where):
         return one_hot(classes, num_labels)
 
 
 def unknown_targets(rows: int, num_labels: int) -> Array:
-    """Return targets for rows that are only to be predicted."""
+    """Return unknown targets, for rows to predict."""
     fits_memory("targets", rows, num_labels)
     return np.full((rows, num_labels), UNKNOWN, dtype=np.float32)
 
@@ -485,9 +476,9 @@ def listed_targets(
     first_row: int = 0,
     unknown: Sequence[int] = (),
 ) -> Array | SparseTargets:
-    """Return one row per list of label names; other names than ``labels`` are an error.
+    """Return one row per list of label names. Names that are not in ``labels`` are an error.
 
-    Rows named in ``unknown`` are unknown. From ``MANY_LABELS`` labels on, targets are sparse.
+    Rows listed in ``unknown`` are unknown. From ``MANY_LABELS`` labels, targets are sparse.
     """
     column = {label: index for index, label in enumerate(labels)}
     numbers: list[list[int]] = []
@@ -506,7 +497,7 @@ def listed_targets(
 def numbered_targets(
     rows: Sequence[Sequence[int]], num_labels: int, where: str, unknown: Sequence[int] = ()
 ) -> Array | SparseTargets:
-    """Return one row per list of label numbers: a matrix, or sparse from ``MANY_LABELS`` on."""
+    """Return one row per list of label numbers: a matrix, or sparse from ``MANY_LABELS`` labels."""
     known = np.ones(len(rows), dtype=bool)
     known[list(unknown)] = False
     with located(where):

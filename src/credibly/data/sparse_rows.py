@@ -1,4 +1,4 @@
-"""Rows that are mostly zero: a CSR matrix, whose memory is that of its non-zero values."""
+"""Rows that are mostly zero: a CSR matrix, which stores only the non-zero values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MANY_FEATURES = 4096
 
 
 class SparseRows:
-    """Rows of which few values are not zero: features, or the weights of the terms of texts.
+    """Rows with few non-zero values: features, or the weights of the terms of texts.
 
     Attributes:
         matrix: (rows, features), ``scipy.sparse`` CSR, float32; column numbers of a row increase.
@@ -54,12 +54,12 @@ class SparseRows:
         return SparseRows(self.matrix[rows])
 
     def dense(self) -> Array:
-        """Return a (rows, features) matrix; an error where it does not fit into memory."""
+        """Return a (rows, features) matrix. Raise if it does not fit into memory."""
         fits_memory("a dense matrix of features", *self.shape)
         return self.matrix.toarray()
 
     def batch(self, rows: Array) -> Tensors:
-        """Return ``terms`` and ``values`` of all rows, and ``starts``, where each row begins."""
+        """Return ``terms`` and ``values`` of all rows, and the first entry of each (``starts``)."""
         import torch
 
         from credibly.data.token_rows import Tensors, row_places
@@ -74,12 +74,12 @@ class SparseRows:
         )
 
     def arrays(self) -> list[Array]:
-        """Return what a fingerprint is made of."""
+        """Return the arrays that enter a fingerprint."""
         places = [np.asarray(each, np.int64) for each in (self.matrix.indptr, self.matrix.indices)]
         return [np.array(self.shape), *places, self.matrix.data]
 
     def check(self, where: str) -> None:
-        """Refuse infinite values; NaN is a missing one."""
+        """Raise for infinite values. NaN is allowed and means missing."""
         bad = np.isinf(self.matrix.data)
         if bad.any():
             place = int(bad.argmax())
@@ -91,7 +91,7 @@ class SparseRows:
 
 
 def is_sparse_matrix(values: object) -> bool:
-    """Return whether ``values`` is a matrix of ``scipy.sparse``; scipy is not imported for it.
+    """Return whether ``values`` is a matrix of ``scipy.sparse``, without importing scipy.
 
     Example:
         >>> is_sparse_matrix(np.eye(2))

@@ -1,6 +1,8 @@
-"""Deterministic train, calibration and test rows that keep rare labels in each part."""
+"""Seeded splits into train, calibration and test rows, stratified by rare labels."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
@@ -9,11 +11,11 @@ from credibly.targets import MANY_LABELS, SparseTargets
 from credibly.types import Array
 
 TRAIN = 0
-"""In ``split``: a row to train on."""
+"""In ``split``: a training row."""
 TEST = 1
-"""In ``split``: a row to judge by."""
+"""In ``split``: a test row."""
 CALIBRATION = 2
-"""In ``split``: a row held out to calibrate and to choose by."""
+"""In ``split``: a row that is held out for calibration and model choice."""
 FEW_ROWS = 10
 """Of very many labels, those that are the rarest of fewer rows are dealt together."""
 PARTS = {"train": TRAIN, "test": TEST, "calibration": CALIBRATION}
@@ -22,11 +24,11 @@ PARTS = {"train": TRAIN, "test": TEST, "calibration": CALIBRATION}
 def split_rows(
     targets: Array | SparseTargets, *, test: float = 0.2, calibration: float = 0.2, seed: int = 0
 ) -> Array:
-    """Return one part per row: 0 train, 1 test, 2 calibration (that share of what test leaves).
+    """Return the part of each row: 0 train, 1 test, 2 calibration (a share of non-test rows).
 
-    Rows are grouped by their rarest label (rows without one together), shuffled within the group,
-    and each group is dealt in proportion. A label's only row goes to training. The result depends
-    on ``targets`` and ``seed`` alone.
+    Rows are grouped by their rarest label; rows without labels are a group too. Each group is
+    shuffled and divided in proportion. The only row of a label is a training row. The result
+    depends only on ``targets`` and ``seed``.
 
     Example:
         >>> targets = np.eye(4)[np.arange(100) % 4]
@@ -45,17 +47,17 @@ def split_rows(
 
 
 def _pooled(groups: Array) -> Array:
-    """Return groups with those of fewer than ``FEW_ROWS`` rows in one.
+    """Return groups, with all groups of fewer than ``FEW_ROWS`` rows merged into one.
 
-    Where most labels have a handful of rows, nearly every row would be the only one of its group
-    and go to training.
+    If most labels have a handful of rows, nearly every row would otherwise be alone in its group
+    and become a training row.
     """
     counts = np.bincount(groups + 1)
     return np.where(counts[groups + 1] < FEW_ROWS, -1, groups)
 
 
 def as_often_as_weighted(rows: Array, weights: Array | None) -> Array:
-    """Return as many rows as came, each as often as its share of the weights says.
+    """Return as many rows as given, each repeated in proportion to its weight.
 
     Example:
         >>> as_often_as_weighted(np.array([[0.1], [0.2], [0.3]]), np.array([2, 0, 1])).tolist()
@@ -67,8 +69,35 @@ def as_often_as_weighted(rows: Array, weights: Array | None) -> Array:
     return rows[np.searchsorted(upto, (np.arange(len(rows)) + 0.5) / len(rows))]
 
 
+def uniforms(seed: int, epoch: int, rows: Array, count: int) -> Array:
+    """Return (rows, count) numbers in [0, 1) that depend only on seed, epoch, row and column.
+
+    They are SplitMix64 of a counter. There is no state, so rows can be drawn in any order and
+    process.
+
+    Example:
+        >>> a = uniforms(0, 3, np.array([5, 7]), 2)
+        >>> bool((a[1] == uniforms(0, 3, np.array([7]), 2)[0]).all())
+        True
+    """
+    with np.errstate(over="ignore"):
+        state = _mix(np.uint64(seed & 0xFFFFFFFFFFFFFFFF))
+        state = _mix(state ^ np.uint64(epoch))
+        state = _mix(state ^ rows.astype(np.uint64))
+        columns = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        bits = _mix(state[:, None] + columns[None, :])
+    return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def _mix(bits: object) -> Any:
+    bits = np.asarray(bits) + np.uint64(0x9E3779B97F4A7C15)
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return bits ^ (bits >> np.uint64(31))
+
+
 def hold_out(targets: Array | SparseTargets, split: Array, calibration: float, seed: int) -> Array:
-    """Return ``split`` with that share of its training rows held out for calibration."""
+    """Return ``split`` with a share of its training rows held out for calibration."""
     train = np.flatnonzero(split == TRAIN)
     inner = split_rows(targets[train], test=0.0, calibration=calibration, seed=seed)
     result = np.array(split, dtype=np.int8)
@@ -77,7 +106,7 @@ def hold_out(targets: Array | SparseTargets, split: Array, calibration: float, s
 
 
 def rarest_label(targets: Array | SparseTargets) -> Array:
-    """Return for each row the label it has that fewest rows have; −1 where it has none.
+    """Return the least frequent label of each row; −1 for rows without labels.
 
     A soft target counts as present from 0.5.
     """
@@ -94,7 +123,7 @@ def rarest_label(targets: Array | SparseTargets) -> Array:
 
 
 def _deal(groups: Array, shares: Array, seed: int) -> Array:
-    """Give each group's rows to the parts in proportion, carrying what rounding leaves over."""
+    """Divide each group over the parts in proportion; rounding errors carry over between groups."""
     generator = np.random.default_rng(seed)
     parts = np.zeros(len(groups), dtype=np.int8)
     owed = np.zeros(3)

@@ -18,7 +18,14 @@ import pyarrow.csv
 
 from credibly.checks import InputError, fits_memory
 from credibly.data.rows import Data
-from credibly.data.tables import ID_NAMES, TableLayout, from_table, invalid_utf8, must_be_text_file
+from credibly.data.tables import (
+    ID_NAMES,
+    TableLayout,
+    from_table,
+    invalid_utf8,
+    must_be_text_file,
+    not_utf8,
+)
 from credibly.types import ArrowTable, JsonObject
 from credibly.untrusted import tables
 
@@ -28,15 +35,15 @@ BLOCK = 1 << 20
 
 
 def read_csv(path: Path, layout: TableLayout, *, delimiter: str | None = None) -> Data:
-    """Read a CSV file (also ``.csv.gz``): features, image paths or texts, labels in three ways.
+    """Read a CSV file (also ``.csv.gz``): features, image paths or texts, with labels.
 
-    Labels are the columns ``y:NAME``; or those named by ``labels``; or the names in one column
-    (``labels``, ``tags`` …, or ``label_column``), joined by ``separator``. With images or texts,
-    any other columns of 0 and 1 are labels too. Empty or ``?`` is unknown. Columns ``id`` and
-    ``split`` are used where present, those in ``ignore`` not at all. ``text`` names the columns of
-    texts. Image paths start from the folder of the
-    file, or ``images``, and ``suffix`` is appended to them. ``coding`` is what −1 means in label
-    columns of only −1 and +1.
+    Labels are the columns ``y:NAME``; or the columns named by ``labels``; or the names in one
+    column (``labels``, ``tags`` …, or ``label_column``), joined by ``separator``. With images or
+    texts, all other columns of 0 and 1 are labels too. An empty cell or ``?`` is unknown. Columns
+    ``id`` and ``split`` are used if present, and columns in ``ignore`` are not used. ``text`` names
+    the columns of texts. Image paths are relative to the folder of the file, or to ``images``, and
+    ``suffix`` is appended to them. ``coding`` is the meaning of −1 in label columns that contain
+    only −1 and +1.
     """
     content = _utf8(path)
     first = re.search(rb"[^\r\n]*\S[^\r\n]*", content)
@@ -50,7 +57,7 @@ def read_csv(path: Path, layout: TableLayout, *, delimiter: str | None = None) -
 
 
 def _utf8(path: Path) -> bytes:
-    """Return a file's text in UTF-8, from Latin-1 where it must be that; without its mark."""
+    """Return a file's text in UTF-8 without byte-order mark, also from Latin-1."""
     content = tables.unpacked(path).removeprefix(codecs.BOM_UTF8)
     if content.isascii() or b"\0" in content:
         return content
@@ -58,9 +65,9 @@ def _utf8(path: Path) -> bytes:
         content.decode("utf-8")
     except UnicodeDecodeError:
         if not content.decode("utf-8", "ignore").isascii():
-            return content  # damaged rather than Latin-1: the cell is named when it is parsed
+            return content  # damaged, not Latin-1: the parser names the cell
         warnings.warn(
-            f"{path} is not UTF-8 and is read as Latin-1 (Windows-1252). If names look wrong, "
+            f"{path} is not UTF-8, so it is read as Latin-1 (Windows-1252). If names look wrong, "
             "convert the file to UTF-8.",
             stacklevel=2,
         )
@@ -69,14 +76,14 @@ def _utf8(path: Path) -> bytes:
 
 
 def _cells(path: Path, content: bytes, parse: pyarrow.csv.ParseOptions) -> pa.Table:
-    """Return a CSV file as text: types guessed from the first block would fail without a place."""
+    """Return a CSV file as text. Errors of type inference would not name a location."""
     header = _header(path, content, parse)
 
     def read(kind: pa.DataType, block: int) -> pa.Table:
         return pyarrow.csv.read_csv(
             pa.BufferReader(content),
-            # A thread of pyarrow would give up `content` after the table is returned, and abort the
-            # process if Python is ending by then.
+            # A thread of pyarrow would release `content` after the table is returned. If Python is
+            # ending by then, this aborts the process.
             read_options=pyarrow.csv.ReadOptions(block_size=block, use_threads=False),
             parse_options=parse,
             convert_options=pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(header, kind)),
@@ -89,7 +96,7 @@ def _cells(path: Path, content: bytes, parse: pyarrow.csv.ParseOptions) -> pa.Ta
         except pa.ArrowInvalid as error:
             if "straddl" not in str(error):
                 raise
-            # One row is longer than a block: a very long text.
+            # One row, with a very long text, is longer than a block.
             block = min(len(content) + 1, 2**31 - 1)
             return read(pa.string(), block)
     except MemoryError:
@@ -102,22 +109,19 @@ def _cells(path: Path, content: bytes, parse: pyarrow.csv.ParseOptions) -> pa.Ta
 
 def _name_invalid(table: pa.Table, path: Path) -> None:
     """Raise an error that names the first cell that is not UTF-8."""
-    # By place, not by name: names may be doubled.
+    # By index, not by name: names may be duplicated.
     columns = zip(table.column_names, table.columns, strict=True)
     found = [(name, invalid_utf8(column.to_pylist())) for name, column in columns]
     places = [(at[0], name, at[1]) for name, at in found if at is not None]
     if places:
         row, name, reason = min(places)
-        raise InputError(
-            f"{path}, row {row + 2}, column {name!r} must be UTF-8 text; {reason}. Convert the "
-            "file to UTF-8."
-        )
+        raise not_utf8(f"{path}, row {row + 2}, column {name!r}", reason)
 
 
 def read_parquet(path: Path, layout: TableLayout) -> Data:
     """Read a Parquet file (or a folder of them), with the columns of ``read_csv``.
 
-    A column ``features`` may hold lists of numbers, a column ``labels`` lists of names, and an
+    A column ``features`` may contain lists of numbers, a column ``labels`` lists of names, and an
     image column the bytes of image files.
     """
     files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
@@ -127,15 +131,15 @@ def read_parquet(path: Path, layout: TableLayout) -> Data:
     try:
         whole = found[0] if len(found) == 1 else pa.concat_tables(found, promote_options="default")
     except pa.ArrowException as error:
-        raise InputError(f"{path} must hold Parquet files of one schema; {error}") from error
+        raise InputError(f"{path} must hold Parquet files with the same schema; {error}") from error
     return from_table(whole, path, layout)
 
 
 def read_frame(frame: ArrowTable, layout: TableLayout) -> Data:
     """Read a data frame of pandas, polars or pyarrow, with the columns of ``read_parquet``.
 
-    An index of one column gives the ids where no column does. Image paths start from the working
-    directory, or ``images``.
+    Without an ``id`` column, an index of one column provides the ids. Image paths are relative to
+    the working directory, or to ``images``.
     """
     try:
         table = pa.table(frame)
@@ -147,21 +151,21 @@ def read_frame(frame: ArrowTable, layout: TableLayout) -> Data:
 
 
 def _without_index(table: pa.Table) -> pa.Table:
-    """Return the columns of a pandas frame without its index, which becomes ``id`` if it can."""
+    """Return the columns of a pandas frame. The index becomes the column ``id`` if possible."""
     stored = json.loads((table.schema.metadata or {}).get(b"pandas", b"{}"))
     index = stored.get("index_columns", [])
     kept = table.drop_columns([name for name in index if isinstance(name, str)])
     if len(index) == 1 and not any(name.lower() in ID_NAMES for name in kept.column_names):
         if isinstance(index[0], str):
             ids = table.column(index[0])
-        else:  # a range is stored by its ends
+        else:  # a range index is stored as its limits
             ids = pa.array(range(*(index[0][end] for end in ("start", "stop", "step"))))
         kept = kept.append_column("id", ids.cast(pa.string()))
     return kept.replace_schema_metadata()
 
 
 def _header(path: Path, content: bytes, parse: pyarrow.csv.ParseOptions) -> list[str]:
-    # Not by pyarrow: a row after the header may be longer than the block it would read.
+    # Not read by pyarrow: a row after the header may be longer than the block that it would read.
     file = io.TextIOWrapper(io.BytesIO(content), "utf-8", errors="surrogateescape", newline="")
     try:
         names = next((row for row in csv.reader(file, delimiter=parse.delimiter) if row), [])
@@ -177,7 +181,7 @@ def _header(path: Path, content: bytes, parse: pyarrow.csv.ParseOptions) -> list
 def read_jsonl(path: Path, layout: TableLayout) -> Data:
     """Read a file of JSON lines (also ``.jsonl.gz``), with the columns of ``read_parquet``.
 
-    A key that an object lacks is an empty cell. Rows are counted from 1, blank lines included.
+    A key that is missing in an object is an empty cell. Rows are counted from 1, with blank lines.
     """
     return from_table(jsonl_table(path), path, dataclasses.replace(layout, first_row=1))
 
@@ -201,14 +205,14 @@ def jsonl_table(path: Path) -> pa.Table:
     return records_table(records, str(path))
 
 
-def records_table(records: Sequence[Mapping[str, Any]], where: str) -> pa.Table:
-    """Return objects as a table, one column per key; ``where`` is what errors begin with."""
+def records_table(records: Sequence[Mapping[str, object]], where: str) -> pa.Table:
+    """Return objects as a table, one column per key; ``where`` is the prefix of errors."""
     names = dict.fromkeys(name for record in records for name in record)
     fits_memory(where, len(records), len(names))
     return pa.table({name: _column(where, name, records) for name in names})
 
 
-def _column(where: str, name: str, records: Sequence[Mapping[str, Any]]) -> pa.Array:
+def _column(where: str, name: str, records: Sequence[Mapping[str, object]]) -> pa.Array:
     cells = [record.get(name) for record in records]
     try:
         return pa.array(cells)
@@ -219,7 +223,7 @@ def _column(where: str, name: str, records: Sequence[Mapping[str, Any]]) -> pa.A
 
 
 def _mixed(where: str, name: str, cells: list[Any]) -> pa.Array:
-    """Return cells of several types; only numbers among texts have a meaning."""
+    """Return cells of several types; only a mix of numbers and texts is supported."""
     first = next(type(cell) for cell in cells if cell is not None)
     for row, cell in enumerate(cells, start=1):
         if isinstance(cell, (dict, list)) or (cell is not None and first in (dict, list)):

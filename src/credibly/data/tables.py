@@ -1,4 +1,4 @@
-"""Tables, from any file: which columns are labels, features, images, texts, ids and parts."""
+"""Interpret the columns of a table as labels, features, images, texts, ids and split."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from credibly.targets import Coding, SparseTargets, allowed, as_decoded, decode,
 from credibly.types import Array, JsonObject
 from credibly.untrusted.images import EXTENSIONS
 
-pc: Any = pyarrow.compute  # its functions are made at import, unseen by type checkers
+pc: Any = pyarrow.compute  # its functions are created at import, invisible to type checkers
 
 ID_NAMES = ("id", "ids", "image_id", "row_id")
 SPLIT_COLUMNS = ("split", "set", "subset", "part", "partition")
@@ -52,7 +52,7 @@ SAVED_INDEX = re.compile(r"(Unnamed: 0(\.\d+)*|__index_level_\d+__)?")
 
 @dataclass(frozen=True)
 class TableLayout:
-    """What the caller says about a table; the rest is found by name and content."""
+    """Options on the columns of a table. Other columns are recognised by name and content."""
 
     labels: Sequence[str] | None = None
     label_column: str | None = None
@@ -73,7 +73,7 @@ class TableLayout:
 
 
 def from_table(table: pa.Table, path: Path, layout: TableLayout) -> Data:
-    """Return the rows of a table; errors name file, row and column of a cell that does not fit."""
+    """Return the rows of a table. Errors name file, row and column of an invalid cell."""
     reader = _TableReader(table, path, layout)
     split = reader.split()
     texts = reader.texts()
@@ -100,15 +100,13 @@ def from_table(table: pa.Table, path: Path, layout: TableLayout) -> Data:
 
 
 class _TableReader:
-    """Takes columns out of a table one use at a time; what is left are features."""
+    """Take columns out of a table, one use at a time. The remaining columns are features."""
 
     def __init__(self, table: pa.Table, path: Path, layout: TableLayout) -> None:
         names = table.column_names
         twice = next((name for name, times in Counter(names).items() if times > 1), None)
         if twice is not None:
-            raise InputError(
-                f"{path}: columns must have different names; {twice!r} is there twice."
-            )
+            raise InputError(f"{path}: columns must have different names; {twice!r} appears twice.")
         self.columns = {name: _plain(table.column(name)) for name in names}
         self.rows, self.path, self.layout = table.num_rows, path, layout
         self.with_texts = False
@@ -134,7 +132,7 @@ class _TableReader:
         return np.array(self.columns.pop(name).cast(pa.string()).to_pylist(), dtype=str)
 
     def _saved_index(self) -> Array | None:
-        """Take out the index that pandas wrote as a column, and return its cells."""
+        """Take out the index that pandas wrote as a column; return its cells."""
         found = None
         for name in [name for name in self.columns if SAVED_INDEX.fullmatch(name)]:
             cells = self.columns[name].cast(pa.string()).to_pylist()
@@ -143,8 +141,8 @@ class _TableReader:
             del self.columns[name]
             found = np.array(cells, dtype=str) if found is None else found
             warnings.warn(
-                f"{self.path}: column {name!r} is a saved pandas index. It gives the ids where no "
-                "column does, and is not a feature.",
+                f"{self.path}: column {name!r} is a saved pandas index. It is not a feature; it "
+                "gives the ids if no other column does.",
                 stacklevel=2,
             )
         return found
@@ -165,7 +163,7 @@ class _TableReader:
         return np.array([parts[cell] for cell in cells], dtype=np.int8)
 
     def texts(self) -> Array | None:
-        """Return the columns that ``text`` names, or one that is called like a text."""
+        """Return the columns that ``text`` names, or a column with a standard name of texts."""
         names = self._text_columns()
         if not names:
             return None
@@ -244,6 +242,7 @@ class _TableReader:
         there = self.columns.keys() - self.known_features
         absent = [name for name in given or () if name not in there]
         if given is not None and not absent:
+            self._refuse_list_as_label(given)
             return list(given), self._matrix(list(given))
         column = self.layout.label_column
         if self.layout.to_predict and column not in self.columns:
@@ -259,17 +258,25 @@ class _TableReader:
             return list(given), unknown_targets(self.rows, len(given))
         raise self._no_label_columns(absent)
 
+    def _refuse_list_as_label(self, given: Sequence[str]) -> None:
+        if len(given) != 1 or _all_numbers(self.columns[given[0]]):
+            return
+        raise InputError(
+            f"{self.path}: a label column must hold 0 and 1; column {given[0]!r} holds text"
+            f"{_first(self.columns[given[0]])}. If its cells list label names, pass "
+            f'`label_column="{given[0]}"` instead.'
+        )
+
     def _no_label_columns(self, absent: Sequence[str]) -> InputError:
         hints = [nearest(name, self.columns) for name in absent]
         hints = [hint for hint in hints if hint.startswith("Did")] or [nearest("", self.columns)]
         listed = ", ".join(repr(name) for name in absent)
         return InputError(
-            f"{self.path} has no column for label {listed}, so that all of it would be unknown. "
-            f"{' '.join(dict.fromkeys(hints))}"
+            f"{self.path} has no column for label {listed}. {' '.join(dict.fromkeys(hints))}"
         )
 
     def _rest_as_labels(self) -> tuple[list[str], Array]:
-        """Return every column beside the images or texts as a label."""
+        """Return every remaining column as a label, for images or texts."""
         if self.image_column() is None and not self.with_texts:
             raise InputError(
                 f"{self.path} must say which columns are labels: name them y:NAME, pass "
@@ -324,7 +331,7 @@ class _TableReader:
                 )
         labels = given
         if labels is None:
-            # Test rows may not bring labels of their own: nothing could have learnt them.
+            # Labels that only test rows have cannot be learned.
             held = split == TRAIN if (split == TRAIN).any() else np.ones(self.rows, dtype=bool)
             labels = sorted({label for row in np.flatnonzero(held) for label in rows[row]})
         unknown = [row for row, cell in enumerate(cells) if cell is None]
@@ -335,10 +342,10 @@ class _TableReader:
     def _separator(
         self, cells: Sequence[object], labels: Sequence[str] | None, where: str
     ) -> str | None:
-        """Return what joins the names in a cell; None where a cell is one name.
+        """Return the separator of the names in a cell, or None if a cell is one name.
 
         Raises:
-            InputError: if spaces may separate names or be part of them.
+            InputError: if spaces may be separators or parts of names.
         """
         if self.layout.separator is not None:
             return None if self.layout.separator == WHOLE else self.layout.separator
@@ -358,7 +365,7 @@ class _TableReader:
         return found
 
     def features(self) -> JsonObject:
-        """Return the fields of ``Data`` for what is left: columns, or features to predict."""
+        """Return the fields of ``Data`` for the remaining columns, or features to predict."""
         for name in FEATURE_LISTS:
             column = self.columns.get(name)
             if column is not None and _is_list(column.type):
@@ -377,12 +384,13 @@ class _TableReader:
         }
 
     def warn_of_features(self) -> None:
-        """Say that columns beside texts are not used."""
+        """Warn that the other columns are not used with texts."""
         names = [name for name in self.columns if not name.startswith(("p:", "s:"))]
         if names:
             warnings.warn(
-                f"{self.path} is read as texts; {listed(names, limit=10)} left out. Name the "
-                "column of the texts in `text` to say so, or in `ignore` to train on the others.",
+                f"{self.path} is read as texts; {listed(names, limit=10)} left out. To confirm, "
+                "name the column of the texts in `text`. To train on the other columns, name it "
+                "in `ignore`.",
                 stacklevel=2,
             )
 
@@ -402,7 +410,7 @@ class _TableReader:
             (
                 name
                 for name in self.columns
-                # What the model knows as a feature is one, whatever its name suggests.
+                # Features of the model are features, even if their name suggests another use.
                 if name.lower() in names and name not in self.known_features
             ),
             None,
@@ -417,7 +425,7 @@ class _TableReader:
 
 
 def _says_nothing(cell: object, missing: Set[str]) -> bool:
-    """Return whether nothing is known of the labels of a row."""
+    """Return whether the labels of a row are unknown."""
     if isinstance(cell, list):
         return bool(cell) and all(_says_nothing(part, missing) for part in cell)
     return cell is None or cell != cell or (isinstance(cell, str) and cell.strip() in missing)
@@ -433,7 +441,7 @@ def _names(cell: object, separator: str | None) -> list[str]:
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column of categories or long texts as one of plain values."""
+    """Return a column of categories or long texts as a column of plain values."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
@@ -460,12 +468,12 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def text_cells(column: pa.ChunkedArray, name: str, at: Any) -> list[str]:
-    """Return the texts of a column; nothing is an empty text.
+    """Return the texts of a column; a missing cell is an empty text.
 
     Args:
         column: of a table.
         name: of the column.
-        at: from a row number to the file and row that errors name.
+        at: maps a row number to the file and row for errors.
     """
     kind = column.type
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
@@ -494,18 +502,20 @@ def invalid_utf8(cells: Sequence[bytes | None]) -> tuple[int, str] | None:
     return None
 
 
+def not_utf8(where: str, reason: str) -> InputError:
+    """Return the error for text in another encoding."""
+    return InputError(f"{where} must be UTF-8 text; {reason}. Convert the file to UTF-8.")
+
+
 def _decoded(column: pa.ChunkedArray, name: str, at: Any) -> pa.ChunkedArray:
     found = invalid_utf8(column.to_pylist())
     if found is not None:
-        row, reason = found
-        raise InputError(
-            f"{at(row)}, column {name!r} must be UTF-8 text; {reason}. Convert the file to UTF-8."
-        )
+        raise not_utf8(f"{at(found[0])}, column {name!r}", found[1])
     return column.cast(pa.string())
 
 
 def _refuse_numbers(cells: Sequence[str], name: str, at: Any) -> None:
-    """Refuse a column where every text is a number: a score or an id was named by mistake."""
+    """Raise for a column in which every text is a number, such as a score or an id."""
     filled = [row for row, cell in enumerate(cells) if cell.strip()]
     if len(filled) < 2:
         return
@@ -522,17 +532,14 @@ def _refuse_numbers(cells: Sequence[str], name: str, at: Any) -> None:
 
 
 def _first(column: pa.ChunkedArray) -> str:
-    return f", the first {column[0].as_py()!r:.40}" if len(column) else ""
+    first = next((cell for cell in column.to_pylist() if cell), None)
+    return "" if first is None else f", the first {first!r:.40}"
 
 
 def must_be_text_file(path: Path, content: bytes, first_row: int) -> list[str]:
-    """Return the lines of a UTF-8 file; errors name the row of a line that is not UTF-8."""
+    """Return the lines of a UTF-8 file. Errors name the row of a line that is not UTF-8."""
     lines = content.split(b"\n")
     found = invalid_utf8(lines)
     if found is not None:
-        row, reason = found
-        raise InputError(
-            f"{path}, row {row + first_row} must be UTF-8 text; {reason}. Convert the file to "
-            "UTF-8."
-        )
+        raise not_utf8(f"{path}, row {found[0] + first_row}", found[1])
     return [line.decode("utf-8").rstrip("\r") for line in lines]

@@ -1,4 +1,4 @@
-"""Texts as tensors: what an encoder made of each row, and how rows become a batch."""
+"""Texts as tensors: the encoded rows, and how rows become a batch."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def _tensors(rows: int, tensors: dict[str, Tensor]) -> Tensors:
 
 
 class RegionRows(Protocol):
-    """Features of the regions of an image per row, beside its text."""
+    """Features of image regions per row, in addition to the text of the row."""
 
     @property
     def names(self) -> list[str]:
-        """Return what a fingerprint is made of."""
+        """Return the names that enter a fingerprint."""
         ...
 
     @property
@@ -65,11 +65,11 @@ class RegionRows(Protocol):
 
 
 class Encoded(Protocol):
-    """Rows that an encoder made of texts."""
+    """Texts that an encoder has converted to rows of tensors."""
 
     @property
     def lengths(self) -> Array | None:
-        """Return the tokens of each row, by which rows of like length share a batch; or None."""
+        """Return the number of tokens of each row, to batch rows of similar length; or None."""
         ...
 
     def __len__(self) -> int: ...
@@ -84,12 +84,12 @@ class Encoded(Protocol):
 
 
 class TokenRows:
-    """Token numbers of each row, unpadded: a batch is padded to its longest row.
+    """Token ids of each row without padding. A batch is padded to its longest row.
 
     Attributes:
-        columns: inputs by name (``input_ids``, ``token_type_ids``), all rows one after another.
-        starts: where each row begins and the last ends, (rows + 1,).
-        padding: the value of each input beyond the end of a row.
+        columns: inputs by name (``input_ids``, ``token_type_ids``), with all rows concatenated.
+        starts: the first entry of each row and the end of the last, (rows + 1,).
+        padding: the padding value of each input.
     """
 
     def __init__(self, columns: dict[str, Array], starts: Array, padding: dict[str, int]) -> None:
@@ -110,7 +110,7 @@ class TokenRows:
         return TokenRows(columns, np.concatenate([[0], np.cumsum(counts)]), self.padding)
 
     def batch(self, rows: Array) -> Tensors:
-        """Return each input as (rows, longest), and ``attention_mask``, 1 where a token is."""
+        """Return each input as (rows, longest), and ``attention_mask``, which is 1 for tokens."""
         places, counts = row_places(self.starts, rows)
         mask = np.arange(int(counts.max(initial=1)))[None, :] < counts[:, None]
         inputs = {}
@@ -122,10 +122,10 @@ class TokenRows:
 
 
 def row_places(starts: Array, rows: Array) -> tuple[Array, Array]:
-    """Return where the entries of rows are, and how many each row has.
+    """Return the indices of the entries of rows, and the number of entries of each row.
 
     Args:
-        starts: where each row begins and the last ends.
+        starts: the first entry of each row and the end of the last.
         rows: row numbers.
     """
     counts = (starts[rows + 1] - starts[rows]).astype(np.int64)

@@ -1,11 +1,11 @@
-"""Rows as tensors; augmentation is a function of (seed, epoch, row), never of what came before."""
+"""Rows as tensors. Augmentation depends only on seed, epoch and row."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader
 from credibly.checks import InputError
 from credibly.child_processes import WORKER_START, end_with_parent
 from credibly.data.images import LazyImages
+from credibly.data.splits import uniforms
 from credibly.data.token_rows import Tensors
 from credibly.targets import SparseTargets
 from credibly.types import Array
@@ -38,15 +39,17 @@ _LIGHTING = np.array(
 
 @dataclass(frozen=True)
 class Augment:
-    """What training does to images beyond the crop, shift or flip of the data set.
+    """Augmentation of images in training, beyond the crop, shift or flip of the data set.
 
     Args:
         operations: strength in [0, 1] of two random operations per image (RandAugment: colour,
-            contrast, sharpness, small rotations, shears and shifts); 0 is none.
-        cutout: side of a gray square at a random place, as a share of the image's side: at most
-            half, which hides a quarter of the image. More could hide a label's only object.
-        mixup: α of Beta(α, α), from which each row draws a share; 0 does not mix.
-        color_jitter: brightness, contrast and saturation times 1 ± this, in a random order.
+            contrast, sharpness, small rotations, shears and shifts); 0 disables them.
+        cutout: side of a gray square at a random position, as a share of the image's side. The
+            maximum is half, which hides a quarter of the image. A larger square could hide the only
+            object of a label.
+        mixup: α of Beta(α, α), from which the share of each row is drawn; 0 disables mixing.
+        color_jitter: maximum relative change of brightness, contrast and saturation, applied in a
+            random order.
         lighting: standard deviation of noise along the principal components of ImageNet's colours.
     """
 
@@ -58,7 +61,7 @@ class Augment:
 
     @property
     def changes_pixels(self) -> bool:
-        """Whether single images change, apart from mixing."""
+        """Return whether single images change, apart from mixing."""
         return max(self.operations, self.cutout, self.color_jitter) > 0
 
 
@@ -67,7 +70,7 @@ def changed(images: Array, augment: Augment, chance: Array) -> Array:
 
     Args:
         images: the images.
-        augment: what to do.
+        augment: the augmentation.
         chance: (n, ``UNIFORMS``) uniform numbers.
     """
     steps = (
@@ -83,17 +86,17 @@ def changed(images: Array, augment: Augment, chance: Array) -> Array:
 
 
 def lighting(deviation: float, chance: Array) -> Array:
-    """Return what to add to the red, green and blue of each row, (rows, 3), from three uniforms."""
+    """Return the noise for the colours of each row, (rows, 3), from three uniform numbers."""
     from scipy.special import ndtri
 
     return (deviation * ndtri(chance) @ _LIGHTING.T).astype(np.float32)
 
 
 def shares(alpha: float, chance: Array) -> Array:
-    """Return each row's own share in its mixture, at least one half.
+    """Return the share of each row in its mixture, at least one half.
 
-    The quantile of Beta(α, α) at a uniform number, or one minus it, whichever is larger: the row
-    whose place in the batch it is stays the main one.
+    It is the larger of q and 1 − q, where q is the quantile of Beta(α, α) at a uniform number. A
+    row is thus always the larger part of its own mixture.
     """
     from scipy.stats import beta
 
@@ -102,13 +105,13 @@ def shares(alpha: float, chance: Array) -> Array:
 
 
 def mixed_targets(own: Array, other: Array, share: Array) -> Array:
-    """Return the soft targets of mixtures; unknown where either image's label is unknown."""
+    """Return the soft targets of mixtures. They are unknown if one of the two labels is unknown."""
     soft = share[:, None] * own + (1 - share[:, None]) * other
     return np.where((own < 0) | (other < 0), np.float32(-1), soft).astype(np.float32)
 
 
 def _jittered(image: Array, strength: float, chance: Array) -> Array:
-    """Brightness, contrast and saturation, each times a factor in 1 ± ``strength``."""
+    """Multiply brightness, contrast and saturation by a factor in 1 ± ``strength`` each."""
     from PIL import Image, ImageEnhance
 
     gray = image.shape[2] == 1
@@ -116,7 +119,7 @@ def _jittered(image: Array, strength: float, chance: Array) -> Array:
     order = ORDERS[int(chance[3] * len(ORDERS))]
     enhancers = (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color)
     for which in order:
-        if gray and which == 2:  # gray has no saturation
+        if gray and which == 2:  # gray images have no saturation
             continue
         picture = enhancers[which](picture).enhance(1 + strength * (2 * chance[which] - 1))
     pixels = np.asarray(picture)
@@ -130,7 +133,7 @@ ORDERS = tuple(itertools.permutations(range(3)))
 
 
 def _operated(image: Array, strength: float, chance: Array) -> Array:
-    """Two operations, drawn with replacement; each of strength up to ``strength``, either way."""
+    """Apply two operations, drawn with replacement, each of strength up to ± ``strength``."""
     from PIL import Image
 
     gray = image.shape[2] == 1
@@ -143,7 +146,7 @@ def _operated(image: Array, strength: float, chance: Array) -> Array:
 
 
 def _cut_out(image: Array, share: float, chance: Array) -> Array:
-    """A square filled with the image's mean colour; it may reach over the edge."""
+    """Fill a square with the mean colour of the image. It may reach over the edge."""
     height, width = image.shape[:2]
     tall, wide = round(share * height), round(share * width)
     top, left = int(chance[0] * height) - tall // 2, int(chance[1] * width) - wide // 2
@@ -157,7 +160,7 @@ Operation = Callable[["Image", float], "Image"]
 
 
 def _enhanced(name: str) -> Operation:
-    """Colour, contrast, brightness or sharpness times 1 ± 0.9."""
+    """Return the operation that multiplies a property of the image by 1 ± 0.9."""
 
     def operation(picture: Image, amount: float) -> Image:
         from PIL import ImageEnhance
@@ -169,7 +172,7 @@ def _enhanced(name: str) -> Operation:
 
 
 def _moved(matrix: Callable[[float, float, float], tuple[float, ...]]) -> Operation:
-    """An affine map of places around the image's middle; what it uncovers is gray."""
+    """Return an affine map around the centre of the image; uncovered pixels become gray."""
 
     def operation(picture: Image, amount: float) -> Image:
         from PIL.Image import Resampling, Transform
@@ -193,7 +196,7 @@ def _rotation(amount: float, width: float, height: float) -> tuple[float, ...]:
 
 
 def _blended(name: str) -> Operation:
-    """The image mixed with what an operation of PIL makes of it."""
+    """Return the operation that blends the image with the output of an operation of PIL."""
 
     def operation(picture: Image, amount: float) -> Image:
         from PIL import Image, ImageOps
@@ -227,13 +230,34 @@ not an image anyone labelled. Strength 0 changes nothing."""
 
 Sample = tuple[Any, Tensor, int]
 Batch = tuple[Any, Any, Tensor]
+"""Inputs, targets and row numbers."""
+
+
+class RowSource(Protocol):
+    """Rows that are trained on or scored in batches, such as those of ``Data.torch_dataset``."""
+
+    @property
+    def lengths(self) -> Array | None:
+        """Return the number of tokens per row, if rows of similar length should share a batch."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def set_epoch(self, epoch: int) -> None:
+        """Set the epoch that determines the augmentation."""
+        ...
+
+    def batch(self, rows: Tensor | Array | list[int]) -> Batch:
+        """Return many rows at once."""
+        ...
+
 
 DEFAULT_SIZE = 224
 """For image files, when no size is given."""
 
 
 class TorchRows(torch.utils.data.Dataset[Sample]):
-    """See ``Data.torch_dataset``. Works with any number of DataLoader workers, kept or not."""
+    """See ``Data.torch_dataset``. Works with any number of DataLoader workers."""
 
     def __init__(
         self,
@@ -254,9 +278,9 @@ class TorchRows(torch.utils.data.Dataset[Sample]):
                 f"`eval_crop` must be at least the side of the image, {image_size}; got "
                 f"{self.eval_crop}."
             )
-        # Shared, so that workers which live longer than an epoch see the next one.
+        # Shared memory, so persistent workers see the next epoch.
         self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
-        # Tensors, or for very many labels lists, which the loss takes as they are.
+        # Tensors. With very many labels, lists, which the loss accepts directly.
         self._targets: Any = data.targets
         if not isinstance(data.targets, SparseTargets):
             self._targets = torch.from_numpy(np.ascontiguousarray(data.targets))
@@ -265,11 +289,11 @@ class TorchRows(torch.utils.data.Dataset[Sample]):
 
     @property
     def lengths(self) -> Array | None:
-        """Return the tokens of each row, where rows of like length should share a batch."""
+        """Return the number of tokens per row, if rows of similar length should share a batch."""
         return None if self.data.encoded is None else self.data.encoded.lengths
 
     def set_epoch(self, epoch: int) -> None:
-        """Which epoch's augmentation to give from now on."""
+        """Set the epoch that determines the augmentation."""
         self._epoch.fill_(epoch)
 
     def __len__(self) -> int:
@@ -285,7 +309,7 @@ class TorchRows(torch.utils.data.Dataset[Sample]):
         return (inputs if isinstance(inputs, Tensors) else inputs[0]), targets[0], row
 
     def batch(self, rows: Tensor | Array | list[int]) -> Batch:
-        """Many rows at once: inputs, targets, row numbers."""
+        """Return inputs, targets and row numbers of many rows at once."""
         index = torch.as_tensor(rows, dtype=torch.int64)
         sparse = isinstance(self._targets, SparseTargets)
         inputs, targets = self._inputs(index), self._targets[index.numpy() if sparse else index]
@@ -294,7 +318,7 @@ class TorchRows(torch.utils.data.Dataset[Sample]):
         return inputs, targets, index
 
     def _mixed(self, inputs: Tensor, targets: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Each row with another of the data set, which row and how much by (seed, epoch, row)."""
+        """Mix each row with another one; (seed, epoch, row) determine which one and the share."""
         chance = uniforms(self.seed, int(self._epoch), index.numpy(), UNIFORMS)[:, 15:18]
         share = shares(self.augment.mixup, chance[:, 0])
         other = torch.from_numpy((chance[:, 1] * len(self)).astype(np.int64))
@@ -313,19 +337,7 @@ class TorchRows(torch.utils.data.Dataset[Sample]):
             return self._texts(rows)
         style = self.data.augmentation if self.train else "none"
         chance = uniforms(self.seed, int(self._epoch), rows, UNIFORMS)
-        if isinstance(self.data.images, LazyImages):
-            pixels = (
-                np.stack(
-                    [
-                        self._from_file(int(row), style, u)
-                        for row, u in zip(rows, chance, strict=True)
-                    ]
-                )
-                if len(rows)
-                else np.zeros((0, *(self.size or (1, 1)), 3), np.uint8)
-            )
-        else:
-            pixels = self._from_memory(rows, style, chance)
+        pixels = self._pixels(rows, style, chance)
         if self.augment.changes_pixels and len(rows):
             pixels = changed(pixels, self.augment, chance)
         inputs = torch.from_numpy(pixels).permute(0, 3, 1, 2).float().div_(255)
@@ -337,7 +349,7 @@ class TorchRows(torch.utils.data.Dataset[Sample]):
     def _texts(self, rows: Array) -> Tensors:
         if self.data.encoded is None:
             raise InputError(
-                f"{self.data.source}: texts must be encoded by the model that takes them: "
+                f"{self.data.source}: texts must be encoded by the model first: "
                 "`data.encoded_by(model.encode)`."
             )
         inputs = self.data.encoded.batch(rows)
@@ -348,41 +360,39 @@ class TorchRows(torch.utils.data.Dataset[Sample]):
             inputs["visual_attention_mask"] = torch.from_numpy(mask)
         return inputs
 
-    def _from_memory(self, rows: Array, style: str, chance: Array) -> Array:
-        images = self.data.images[rows]
-        whole = self.size or images.shape[1:3]
-        if style != "imagenet" and (self.eval_crop is not None or images.shape[1:3] != whole):
-            images = np.stack([self._evaluated(image, whole) for image in images])
-        if style in CROPS:
-            return np.stack(
-                [
-                    flipped(scaled(image, whole, CROPS[style](image.shape[1::-1], u)), u[5])
-                    for image, u in zip(images, chance, strict=True)
-                ]
-            )
+    def _pixels(self, rows: Array, style: str, chance: Array) -> Array:
+        """Return images as uint8 (n, h, w, c), after crop or scaling, shift and flip."""
+        images = self.data.images
+        if isinstance(images, LazyImages):
+            size = self.size or (DEFAULT_SIZE, DEFAULT_SIZE)
+            # A crop contains at least 70 % of the area, so half as much again is sharp enough.
+            least = self.eval_crop or 0
+            wanted = (max(size[1] * 3 // 2, least), max(size[0] * 3 // 2, least))
+            most = None if style == "imagenet" else wanted
+            found = (images.pixels(int(row), at_least=most) for row in rows)
+            framed = [self._framed(*each, size, style) for each in zip(found, chance, strict=True)]
+            pixels = np.stack(framed) if framed else np.zeros((0, *size, 3), np.uint8)
+        else:
+            pixels = images[rows]
+            size = self.size or pixels.shape[1:3]
+            if style in CROPS or self.eval_crop is not None or pixels.shape[1:3] != size:
+                pairs = zip(pixels, chance, strict=True)
+                pixels = np.stack([self._framed(*each, size, style) for each in pairs])
         if style.startswith("shift"):
-            images = shifted(images, chance)
-        if style.endswith("flip"):
-            images = np.where((chance[:, 5] < 0.5)[:, None, None, None], images[:, :, ::-1], images)
-        return images
+            pixels = shifted(pixels, chance)
+        if style.endswith("flip") or style == "imagenet":
+            flips = (chance[:, 5] < 0.5)[:, None, None, None]
+            pixels = np.where(flips, pixels[:, :, ::-1], pixels)
+        return pixels
 
-    def _from_file(self, row: int, style: str, chance: Array) -> Array:
-        files = self.data.images
-        size = self.size or (DEFAULT_SIZE, DEFAULT_SIZE)
-        # A crop takes at least 70 % of the area, so half as much again is sharp enough.
-        least = self.eval_crop or 0
-        wanted = (max(size[1] * 3 // 2, least), max(size[0] * 3 // 2, least))
-        pixels = files.pixels(row, at_least=None if style == "imagenet" else wanted)
-        if style in CROPS:
-            box = CROPS[style](pixels.shape[1::-1], chance)
-            return flipped(scaled(pixels, size, box), chance[5])
-        pixels = self._evaluated(pixels, size)
-        if style.startswith("shift"):
-            pixels = shifted(pixels[None], chance[None])[0]
-        return flipped(pixels, chance[5]) if style.endswith("flip") else pixels
+    def _framed(self, pixels: Array, chance: Array, size: tuple[int, int], style: str) -> Array:
+        """Return the part of an image that ``style`` selects, at this size."""
+        if style not in CROPS:
+            return self._evaluated(pixels, size)
+        return scaled(pixels, size, CROPS[style](pixels.shape[1::-1], chance))
 
     def _evaluated(self, pixels: Array, size: tuple[int, int]) -> Array:
-        """Return the whole image at this size, or its middle at the scale of ``eval_crop``."""
+        """Return the whole image at this size, or its centre at the scale of ``eval_crop``."""
         if self.eval_crop is None:
             return scaled(pixels, size)
         height, width = pixels.shape[:2]
@@ -392,34 +402,8 @@ class TorchRows(torch.utils.data.Dataset[Sample]):
         return pixels[top : top + size[0], left : left + size[1]]
 
 
-def uniforms(seed: int, epoch: int, rows: Array, count: int) -> Array:
-    """(rows, count) numbers in [0, 1) that depend on seed, epoch, row and column alone.
-
-    SplitMix64 of a counter: no state, so any row can be drawn in any order, in any process.
-
-    Example:
-        >>> a = uniforms(0, 3, np.array([5, 7]), 2)
-        >>> bool((a[1] == uniforms(0, 3, np.array([7]), 2)[0]).all())
-        True
-    """
-    with np.errstate(over="ignore"):
-        state = _mix(np.uint64(seed & 0xFFFFFFFFFFFFFFFF))
-        state = _mix(state ^ np.uint64(epoch))
-        state = _mix(state ^ rows.astype(np.uint64))
-        columns = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-        bits = _mix(state[:, None] + columns[None, :])
-    return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
-
-
-def _mix(bits: object) -> Any:
-    bits = np.asarray(bits) + np.uint64(0x9E3779B97F4A7C15)
-    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return bits ^ (bits >> np.uint64(31))
-
-
 def shifted(images: Array, chance: Array) -> Array:
-    """Each image moved by up to an eighth of its side, the uncovered edge filled with zeros."""
+    """Shift each image by up to an eighth of its side, and fill the uncovered edge with zeros."""
     count, height, width, _ = images.shape
     reach_y, reach_x = height // 8, width // 8
     down = (chance[:, 0] * (2 * reach_y + 1)).astype(int)
@@ -430,13 +414,8 @@ def shifted(images: Array, chance: Array) -> Array:
     return padded[np.arange(count)[:, None, None], ys, xs]
 
 
-def flipped(image: Array, chance: float) -> Array:
-    """Mirrored left to right half of the time."""
-    return image[:, ::-1] if chance < 0.5 else image
-
-
 def crop_box(size: tuple[int, int], chance: Array) -> tuple[float, float, float, float]:
-    """70–100 % of the area, sides 4:5 to 5:4 of the image's own: objects seldom fall out."""
+    """Return a box of 70–100 % of the area with sides 4:5 to 5:4, which rarely loses an object."""
     width, height = size
     area = 0.7 + 0.3 * chance[0]
     stretch = np.exp((2 * chance[1] - 1) * np.log(5 / 4) / 2)
@@ -446,10 +425,10 @@ def crop_box(size: tuple[int, int], chance: Array) -> tuple[float, float, float,
 
 
 def imagenet_box(size: tuple[int, int], chance: Array) -> tuple[float, float, float, float]:
-    """8–100 % of the area, sides 3:4 to 4:3, as networks are trained on ImageNet.
+    """Return a box of 8–100 % of the area with sides 3:4 to 4:3, as in ImageNet training.
 
-    The first of ten trials that fits is taken; where none does, the middle of the image with its
-    sides at the nearest ratio (torchvision's ``RandomResizedCrop``).
+    The first of ten trials that fits is used. If none fits, it is the centre of the image with the
+    nearest allowed ratio of sides (torchvision's ``RandomResizedCrop``).
     """
     width, height = size
     for area, ratio in chance[25:45].reshape(10, 2):
@@ -472,8 +451,8 @@ def scaled(
 ) -> Array:
     """Return the whole image (or ``box``, to whole pixels) at this size, as uint8.
 
-    Nothing is cut off, so the labels stay true. Torch scales as PIL does, in a third of the time;
-    of 1,000 values about one differs from PIL's, by 1.
+    Nothing is cut off, so the labels remain valid. Torch gives the result of PIL in a third of the
+    time; about one of 1,000 values differs from PIL's, by 1.
 
     Args:
         pixels: (height, width, channels), uint8.
@@ -489,7 +468,7 @@ def scaled(
         pixels = pixels[top : max(bottom, top + 1), left : max(right, left + 1)]
     if pixels.shape[:2] == size:
         return pixels
-    # Torch warns of memory that may not be written, as that of PIL's images.
+    # Torch warns of read-only memory, such as that of PIL's images.
     pixels = np.require(pixels, requirements=["C", "W"])
     planes = torch.from_numpy(pixels).permute(2, 0, 1)[None]
     planes = torch.nn.functional.interpolate(planes, size, mode="bilinear", antialias=True)
@@ -508,8 +487,8 @@ def _size(image_size: int | tuple[int, int] | None) -> tuple[int, int] | None:
 # Batches ----------------------------------------------------------------------------------------
 
 
-def stream(dataset: Any, batches: Sequence[Tensor], workers: int) -> Iterator[tuple[Tensor, ...]]:
-    """Yield (inputs, targets, rows) of each batch; ``workers`` processes decode them if any."""
+def stream(dataset: RowSource, batches: Sequence[Tensor], workers: int) -> Iterator[Batch]:
+    """Yield (inputs, targets, rows) of each batch. With ``workers``, processes decode them."""
     if workers == 0:
         return map(dataset.batch, batches)
     loader = DataLoader(
@@ -523,17 +502,17 @@ def stream(dataset: Any, batches: Sequence[Tensor], workers: int) -> Iterator[tu
     return iter(loader)
 
 
-class _Batches(torch.utils.data.Dataset[Any]):
-    """Batch numbers as items, so that a worker makes whole batches and nothing is collated."""
+class _Batches(torch.utils.data.Dataset[Batch]):
+    """Batches as items of a data set, so workers build whole batches and nothing is collated."""
 
-    def __init__(self, dataset: Any, batches: Sequence[Tensor]) -> None:
+    def __init__(self, dataset: RowSource, batches: Sequence[Tensor]) -> None:
         self.dataset, self.batches = dataset, batches
 
     def __len__(self) -> int:
         return len(self.batches)
 
-    def __getitem__(self, number: int) -> tuple[Tensor, ...]:
-        # A batch is sent from a thread of the worker, which moves the memory of its row numbers to
-        # where the other process sees it. Batches cut from one permutation share that memory, so
-        # without a copy it would move while the next batch reads its rows from there.
+    def __getitem__(self, number: int) -> Batch:
+        # A thread of the worker sends a batch and moves the memory of its row numbers into shared
+        # memory. Batches cut from one permutation share that memory. Without a copy, it would move
+        # while the next batch reads its rows from it.
         return self.dataset.batch(self.batches[number].clone())

@@ -1,7 +1,7 @@
 """SVMlight files with several labels per row, and data of the extreme classification repository.
 
-A row is ``label,label feature:value feature:value``; the repository puts the numbers of rows,
-features and labels on a first line. Label and feature numbers begin at 0.
+A row is ``label,label feature:value feature:value``. In files of the repository, the first line has
+the numbers of rows, features and labels. Label and feature numbers start at 0.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MOST_LABELS = 2**23
 
 @dataclass
 class _ParsedRows:
-    """The rows of one file, as they are read; features and values of all rows in one array each."""
+    """The rows of one file during reading; features and values of all rows are concatenated."""
 
     labels: list[list[int]] = field(default_factory=list)
     counts: array[int] = field(default_factory=lambda: array("q"))
@@ -46,8 +46,8 @@ class _ParsedRows:
 def read_xc(path: Path, *, labels: Sequence[str] | None = None) -> Data:
     """Read a file, or a folder with ``train.txt`` and ``test.txt`` as its split.
 
-    Features become a dense matrix, or stay sparse from ``MANY_FEATURES`` on; so do labels where
-    there are very many. ``labels`` names them in the order of their numbers.
+    Features become a dense matrix, or stay sparse from ``MANY_FEATURES`` features. Very many labels
+    stay sparse too. ``labels`` names the labels in the order of their numbers.
     """
     train = path
     if path.is_dir():
@@ -81,7 +81,7 @@ def read_xc(path: Path, *, labels: Sequence[str] | None = None) -> Data:
 
 
 def _matrix(parts: list[_ParsedRows], width: int) -> Any:
-    """Return the features of all rows: dense, or a CSR matrix where there are many."""
+    """Return the features of all rows: dense, or a CSR matrix if there are many features."""
     from scipy import sparse
 
     counts, columns, values = (
@@ -102,14 +102,14 @@ def _read(path: Path) -> _ParsedRows:
         if number == 1 and len(cells) == 3 and all(cell.isdigit() for cell in cells):
             expected = _claim(rows, cells, f"{path}, line 1")
             continue
-        # Where the first line tells the number of rows, an empty line is a row with nothing in it.
+        # If the first line contains the number of rows, an empty line is an empty row.
         if not cells and len(rows.labels) >= expected:
             continue
         _add(rows, line, cells, f"{path}, line {number}")
     if expected and expected != len(rows.labels):
         raise InputError(
             f"{path} must hold {expected:,} rows, as its first line says; it holds "
-            f"{len(rows.labels):,}. Is the file complete?"
+            f"{len(rows.labels):,}. The file may be incomplete."
         )
     if not rows.labels:
         raise InputError(f"{path} must hold rows; it has none.")
@@ -117,7 +117,7 @@ def _read(path: Path) -> _ParsedRows:
 
 
 def _claim(rows: _ParsedRows, cells: list[str], where: str) -> int:
-    """Note the numbers of features and labels that the first line claims; return that of rows."""
+    """Store the numbers of features and labels in the first line; return the number of rows."""
     count, rows.num_features, rows.num_labels = (int(cell) for cell in cells)
     for name, claimed, most in (
         ("features", rows.num_features, MOST_FEATURES),

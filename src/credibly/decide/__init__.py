@@ -4,7 +4,7 @@
     sets = decision.predict(probabilities)      # bool, (n, L)
     print(decision.statement)
 
-Fit on rows that were used neither for training nor for tuning; calibrate first.
+Calibrate first. Fit a rule on rows that were not used for training or tuning.
 """
 
 from credibly import checks

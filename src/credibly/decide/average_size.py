@@ -1,4 +1,4 @@
-"""AverageSize: one threshold for all labels, for a given average number of labels per row."""
+"""Fit one threshold for all labels to a given average number of labels per row."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import math
 import numpy as np
 
 from credibly import checks
-from credibly.decide.base import Decision
+from credibly.decide.base import Decision, Guarantee
 from credibly.decide.guarantees import (
-    Guarantee,
     as_guarantee,
     log_capital,
     rows_needed,
@@ -22,20 +21,21 @@ from credibly.types import Array, JsonObject
 class AverageSize(Decision):
     r"""Select labels above one threshold, fitted for ``average_size`` labels per row on average.
 
-    The m largest of the n × L held-out probabilities are selected. The threshold lies midway
+    The m largest of the n × L held-out probabilities are selected. The threshold is the midpoint
     between the m-th and the next one. The guarantee determines m:
 
     - ``None``: m = ⌊K n⌋, Algorithm 1 of the average-K paper. The budget holds on the fitted rows;
       on new rows it is exceeded about half of the time.
-    - ``"expected"``: m = ⌊K (n + 1) − L⌋, conformal risk control: set sizes fall as the threshold
+    - ``"expected"``: m = ⌊K (n + 1) − L⌋, conformal risk control. Set sizes fall as the threshold
       rises and never exceed L, so E|set| ≤ K for new rows exchangeable with the fitted ones.
     - ``("probability", delta)``: the largest sets for which a betting test rejects, at level delta,
-      that their mean size exceeds K. With probability at least 1 − delta over the draw of the
-      fitted rows, the mean size is at most K.
+      the hypothesis that their mean size exceeds K. With probability at least 1 − delta over the
+      draw of the fitted rows, the mean size is at most K.
 
-    Where probabilities equal the threshold, the labels with the lowest indices are selected, as
-    many as the budget allows (``tied_labels``). They are the same labels for every row, fitted or
-    new. So the set of a row depends on that row alone, and the budget also holds with ties.
+    If several probabilities equal the threshold, the labels with the lowest indices are selected,
+    as many as the budget allows (``tied_labels``). They are the same labels for every row, fitted
+    or new. The set of a row therefore depends only on that row, and the budget also holds with
+    ties.
 
     Args:
         average_size: K, above 0, at most the number of labels; may be fractional.
@@ -43,7 +43,7 @@ class AverageSize(Decision):
 
     Attributes:
         threshold: labels with a probability above it are in the set.
-        tied_labels: of labels exactly at the threshold, those with a lower index than this are in.
+        tied_labels: labels exactly at the threshold are in the set if their index is below this.
         fitted_size: the mean set size on the fitted rows.
         num_rows: number of fitted rows.
 
@@ -86,10 +86,10 @@ class AverageSize(Decision):
         self.fitted_size = int(self._sets(probabilities).sum()) / self.num_rows
 
     def _budget(self, num_labels: int) -> int:
-        """Return how many of all probabilities are selected."""
+        """Return the number of probabilities to select."""
         size, rows = self.average_size, self.num_rows
         if self.guarantee is None:
-            return math.floor(size * rows * (1 + 1e-15))  # 0.1 × 30 is a whole number of labels
+            return math.floor(size * rows * (1 + 1e-15))  # 0.1 × 30 must give a whole number
         budget = math.floor(size * (rows + 1) * (1 + 1e-15) - num_labels)
         if budget < 1:
             needed = math.ceil((num_labels + 1) / size) - 1
@@ -103,22 +103,22 @@ class AverageSize(Decision):
     def _fit_certified(self, probabilities: Array, delta: float) -> None:
         """Find the largest budget whose sets a betting test certifies, by bisection.
 
-        The values bet on are the shares of all labels that the sets of rows hold. Sets grow with
-        the budget, so no correction for trying many is needed; see ``log_capital``.
+        The values in the test are the shares of all labels that are in each row's set. Sets grow
+        with the budget, so trying many budgets needs no correction; see ``log_capital``.
         """
         rows, labels = probabilities.shape
         ordered = np.sort(probabilities, axis=None)
         share = self.average_size / labels
         low, high = 0, probabilities.size + 1
         if share < 1:
-            # Sizes of Poisson spread have a variance of 1/L of the largest.
+            # The variance of Poisson set sizes is 1/L of the largest possible one.
             spreads = [3.0**-k for k in range(math.ceil(math.log(labels, 3)) + 1)]
             needed = rows_needed(share, delta, spreads)
             if rows < needed:
                 raise checks.InputError(
                     f'`guarantee=("probability", {delta:g})` with an average size of '
                     f"{self.average_size:g} and {labels} labels needs at least {needed} held-out "
-                    f"rows to certify anything; got {rows}."
+                    f"rows; got {rows}."
                 )
             while high - low > 1:
                 middle = (low + high) // 2
@@ -156,8 +156,8 @@ class AverageSize(Decision):
         size = f"{self.average_size:g}"
         return statement_of(
             self.guarantee,
-            f"The fitted rows have at most {size} labels per row on average; new rows that are "
-            "drawn alike have about as many",
+            f"The fitted rows have at most {size} labels per row on average; similar new rows "
+            "have about as many",
             f"A new row has at most {size} labels in expectation",
             f"new rows have at most {size} labels on average",
         )

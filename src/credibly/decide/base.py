@@ -1,4 +1,4 @@
-"""What every decision is: a rule from probabilities to label sets, and what it guarantees."""
+"""The base class of decisions: rules from probabilities to label sets, with their guarantees."""
 
 from __future__ import annotations
 
@@ -16,39 +16,42 @@ from credibly.types import Array, ArrayLike, JsonObject
 if TYPE_CHECKING:
     from torch import nn
 
+Guarantee = Literal["expected"] | tuple[Literal["probability"], float] | None
+
 
 class Decision(ABC):
     """A rule from probabilities (n, L) to label sets, a bool matrix (n, L).
 
-    The set of a row depends on that row alone, so sets computed batch by batch equal those of all
-    rows at once. A subclass gives ``_fit``, ``statement`` and ``comparison``, and names what makes
-    up its state.
-    """
+    The set of a row depends only on that row, so you can compute sets batch by batch. A subclass
+    defines ``_fit``, ``statement`` and ``comparison``, and names the parts of its state."""
 
     name: ClassVar[str]
     """The name in a stored state."""
 
+    guarantee: Guarantee = None
+    """In what sense the statement holds for new rows; None if it need not."""
+
     fitted_on: ClassVar[Literal["nothing", "probabilities", "truth"]]
-    """What ``fit`` needs of the held-out rows."""
+    """What ``fit`` needs from the held-out rows."""
 
     @property
     def always_selected(self) -> Array:
-        """Indices of labels that are in every set, because no threshold met the guarantee."""
+        """Indices of labels that are in every set because no threshold met the guarantee."""
         return np.empty(0, dtype=int)
 
     @property
     def never_selected(self) -> Array:
-        """Indices of labels that are in no set, because no threshold met the guarantee."""
+        """Indices of labels that are in no set because no threshold met the guarantee."""
         return np.empty(0, dtype=int)
 
     @property
     def selects_above(self) -> Array | None:
-        """Thresholds of the labels, or one for all; None where a rule compares labels of a row."""
+        """One threshold per label, or one for all; None if labels of a row are compared."""
         return None
 
     @property
     def reviews(self) -> bool:
-        """Whether ``to_review`` may ask a person to look at some labels."""
+        """Whether ``to_review`` may select labels for review by a person."""
         return False
 
     _settings: ClassVar[tuple[str, ...]] = ()
@@ -58,7 +61,7 @@ class Decision(ABC):
     """Names of the attributes that ``fit`` sets."""
 
     _since: ClassVar[JsonObject] = {}
-    """Settings that states of earlier versions lack, and what they are without them."""
+    """Settings that stored states of earlier versions lack, with their default values."""
 
     def fit(
         self,
@@ -67,7 +70,7 @@ class Decision(ABC):
         *,
         coding: Coding | None = None,
     ) -> Self:
-        """Fit on held-out rows. A rule with nothing to fit returns itself unchanged.
+        """Fit on held-out rows. Rules without parameters to fit return themselves unchanged.
 
         Args:
             probabilities: (n, L) in [0, 1].
@@ -84,8 +87,8 @@ class Decision(ABC):
         if self.fitted_on == "truth":
             if targets is None:
                 raise checks.InputError(
-                    f"{type(self).__name__} needs `targets`: it is fitted on rows whose labels are "
-                    "known."
+                    f"{type(self).__name__} needs `targets`, because it is fitted on rows with "
+                    "known labels."
                 )
             truth = Targets.beside(probabilities, targets, "probabilities", coding=coding).matrix
             checks.same_shapes(probabilities=array, targets=truth)
@@ -93,24 +96,29 @@ class Decision(ABC):
         return self
 
     def _fit(self, probabilities: Array, targets: Array) -> None:
-        """Set the fitted attributes; ``targets`` are decoded, and empty unless truth is needed."""
+        """Set the fitted attributes; ``targets`` are decoded, or empty if not needed."""
         raise NotImplementedError
 
     @property
     @abstractmethod
     def statement(self) -> str:
-        """What this decision guarantees and on what assumption, in short sentences."""
+        """The guarantee of this decision and its assumptions, in short sentences."""
+
+    @property
+    def assumption(self) -> str:
+        """What a guarantee assumes of the fitted rows; empty without a guarantee."""
+        if self.guarantee is None:
+            return ""
+        return "The fitted rows must not have been used for training or calibration."
 
     def comparison(self) -> JsonObject:
-        """Return the rule as plain values: the name of a comparison of `credibly.runtime`, and its
-        numbers."""
+        """Return the name and the parameters of a comparison in `credibly.runtime`."""
         raise checks.InputError(
-            f"{type(self).__name__} needs the model it was made with, so it cannot be stored or "
-            "exported."
+            f"{type(self).__name__} cannot be stored or exported, because it needs its joint model."
         )
 
     def _sets(self, probabilities: Array) -> Array:
-        """Return the label sets of probabilities that were checked."""
+        """Return the label sets of checked probabilities."""
         return runtime.select(self.comparison(), probabilities)
 
     def predict(self, probabilities: Any) -> Any:
@@ -120,7 +128,7 @@ class Decision(ABC):
             probabilities: (n, L) in [0, 1], a numpy array or a tensor.
 
         Returns:
-            An array for an array, a tensor for a tensor.
+            An array for an array, and a tensor for a tensor.
 
         Raises:
             InputError: if the decision is not fitted or a value is not a probability.
@@ -129,7 +137,7 @@ class Decision(ABC):
         return like(self._sets(matrix(probabilities)), probabilities)
 
     def for_labels(self, labels: Sequence[str]) -> Decision:
-        """Return the rule for columns with these names; itself, unless its settings name labels.
+        """Return the rule for columns with these names; most rules return themselves.
 
         Args:
             labels: one name per column of the probabilities.
@@ -137,7 +145,7 @@ class Decision(ABC):
         return self
 
     def to_review(self, probabilities: Any) -> Any:
-        """Return the labels that a person should look at, as a bool matrix (n, L); mostly none.
+        """Return the labels that a person should review, as a bool matrix (n, L).
 
         Args:
             probabilities: as for ``predict``.
@@ -151,7 +159,7 @@ class Decision(ABC):
         return {"decision": self.name, **{name: _plain(getattr(self, name)) for name in names}}
 
     def to_module(self) -> nn.Module:
-        """Return the rule as a torch module: probabilities in, the sets of ``predict`` out.
+        """Return the rule as a torch module from probabilities to the sets of ``predict``.
 
         The module does not check its input. It has no parameters and no buffers.
 

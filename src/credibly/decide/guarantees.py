@@ -1,4 +1,4 @@
-"""Rules that guarantee coverage, recall or precision, and what a guarantee can be."""
+"""Rules with guarantees of coverage, recall or precision."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from typing import Literal
 import numpy as np
 
 from credibly import checks
-from credibly.decide.base import Decision
+from credibly.decide.base import Decision, Guarantee
 from credibly.decide.thresholds import ALL, NONE, FittedThresholds
 from credibly.runtime import cumulative_scores, just_above, just_below
 from credibly.targets import UNKNOWN
 from credibly.types import Array, JsonObject
 
-Guarantee = Literal["expected"] | tuple[Literal["probability"], float] | None
 Per = Literal["row", "label"]
 
 LARGEST = 0.999
@@ -34,7 +33,7 @@ STAKE_SHARE = 0.1
 
 
 def as_guarantee(guarantee: object) -> Guarantee:
-    """Return a guarantee: None, ``"expected"`` or ``("probability", delta)``."""
+    """Return a checked guarantee: None, ``"expected"`` or ``("probability", delta)``."""
     if isinstance(guarantee, (tuple, list)) and len(guarantee) == 2:
         checks.choice("guarantee", guarantee[0], ("probability",))
         checks.fraction("delta", guarantee[1], low_open=True, high_open=True)
@@ -51,19 +50,16 @@ def statement_of(guarantee: Guarantee, fitted: str, expected: str, certain: str)
 
     Args:
         guarantee: the guarantee.
-        fitted: what holds on the fitted rows, where nothing is guaranteed.
+        fitted: what holds on the fitted rows, used without a guarantee.
         expected: what holds in expectation.
         certain: what holds with a probability.
     """
-    alike = (
-        "This assumes that new rows are drawn like the fitted rows and that these were used for "
-        "nothing else."
-    )
+    alike = "if new rows are drawn like the fitted ones"
     if guarantee is None:
         return f"{fitted}, without a guarantee."
     if guarantee == "expected":
-        return f"{expected}. {alike}"
-    return f"With a probability of at least {100 - 100 * guarantee[1]:g} %, {certain}. {alike}"
+        return f"{expected}, {alike}."
+    return f"With a probability of at least {100 - 100 * guarantee[1]:g} %, {certain}, {alike}."
 
 
 def conformal_quantile(scores: Array, level: float, what: str) -> float:
@@ -107,11 +103,11 @@ class CertifiedThresholds(FittedThresholds):
 
     @abstractmethod
     def _of_rows(self, array: Array, truth: Array, known: Array) -> tuple[float, int]:
-        """Return the threshold for all labels, and the number of rows that count."""
+        """Return the threshold for all labels, and the number of rows it is based on."""
 
     @abstractmethod
     def _of_label(self, array: Array, present: Array) -> tuple[float, int]:
-        """Return the threshold of one label by its known rows, and the number that count."""
+        """Return the threshold of one label from its known rows, and the number of these rows."""
 
     @property
     def _delta(self) -> float:
@@ -121,22 +117,22 @@ class CertifiedThresholds(FittedThresholds):
 class Recall(CertifiedThresholds):
     r"""Select labels above the highest threshold that keeps a share ``level`` of the true labels.
 
-    Recall is over what is present: rows without a label (or with unknown ones only) may be among
-    the fitted and the new rows. They have no recall and do not count, so they can neither help nor
-    harm the guarantee.
+    Recall is over the labels that are present. Rows without a label (or with unknown ones only)
+    have no recall and do not count. They may be among the fitted and the new rows and do not affect
+    the guarantee.
 
-    ``per="row"``: one threshold for all labels; recall is the mean, over rows with at least one
-    label, of the share of the row's labels that are in its set. ``per="label"``: one threshold per
-    label; recall is the share of the rows with the label whose set holds it, for every label.
+    ``per="row"``: one threshold for all labels. Recall is the share of a row's labels that are in
+    its set, averaged over rows with at least one label. ``per="label"``: one threshold per label.
+    Recall is the share of the rows with the label whose set contains it, for every label.
 
     - ``guarantee="expected"``: conformal risk control (Angelopoulos et al., 2024). With the mean
-      miss $\hat R_n$ of n rows, the highest threshold with $(n \hat R_n + 1)/(n + 1) \le 1 -
-      \mathrm{level}$. The recall of a new row is at least ``level`` in expectation, over the draw
-      of the fitted rows too.
+      miss $\hat R_n$ of n rows, it is the highest threshold with $(n \hat R_n + 1)/(n + 1) \le 1 -
+      \mathrm{level}$. The recall of a new row is at least ``level`` in expectation, which is also
+      over the draw of the fitted rows.
     - ``guarantee=("probability", delta)``: with probability at least 1 − delta over the draw of the
-      fitted rows, the recall of all future rows is at least ``level``. Per row a betting test
-      certifies the threshold; per label the binomial tail is exact, and holds for each label by
-      itself.
+      fitted rows, the recall of all future rows is at least ``level``. Per row, a betting test
+      certifies the threshold. Per label, the binomial tail is exact, and the guarantee holds for
+      each label separately.
 
     A label with too few known positives for its guarantee is in every set (``per="label"``).
 
@@ -147,8 +143,7 @@ class Recall(CertifiedThresholds):
 
     Attributes:
         thresholds: labels with a probability above it are in the set; one, or one per label.
-        num_rows: rows with a label, or the rows with each label (``per="label"``), that were
-            fitted on.
+        num_rows: number of fitted rows with a label, or with each label (``per="label"``).
 
     References:
         Angelopoulos, Bates, Fisch, Lei & Schuster, "Conformal risk control", ICLR 2024.
@@ -176,13 +171,11 @@ class Recall(CertifiedThresholds):
         expected = f"Sets{certain.removeprefix('sets')}"
         if self.per == "label":
             expected = (
-                "A label that is present in a new row is in its set with a probability of at least "
-                f"{level}, for each label"
+                "Each label that a new row has is in its set with a probability of at least "
+                f"{level}"
             )
-            certain = f"for each label by itself, {level} or more of the rows that have it get it"
-        fitted = (
-            f"On the fitted rows the recall was at least {level}; new rows drawn alike come close"
-        )
+            certain = f"for each label, at least {level} of its rows get it"
+        fitted = f"On the fitted rows the recall was at least {level}; similar new rows come close"
         return statement_of(self.guarantee, fitted, expected, certain)
 
     def _of_rows(self, array: Array, truth: Array, known: Array) -> tuple[float, int]:
@@ -192,7 +185,7 @@ class Recall(CertifiedThresholds):
         self._require_rows(len(rows))
         array, present = array[rows], present[rows]
         candidates = np.unique(array[present > 0])
-        low, high = 0, len(candidates)  # at candidates[low] all is certified: nothing is missed
+        low, high = 0, len(candidates)  # candidates[low] is certified because it misses nothing
         share = present / present.sum(axis=1, keepdims=True, dtype=np.float64)
         while high - low > 1:
             middle = (low + high) // 2
@@ -221,7 +214,7 @@ class Recall(CertifiedThresholds):
             return total <= alpha * rows * (1 + 1e-12)
         if self.guarantee == "expected":
             return total + 1 <= alpha * (rows + 1) * (1 + 1e-12)
-        # 1 − 2/3 − 1/3 is not 0: values that should be alike are made so.
+        # 1 − 2/3 − 1/3 is not exactly 0, so round to make equal values equal.
         return log_capital(missed.round(12), alpha, self._delta) >= math.log(1 / self._delta)
 
     def _of_label(self, array: Array, present: Array) -> tuple[float, int]:
@@ -232,7 +225,7 @@ class Recall(CertifiedThresholds):
         return just_below(float(ranked[min(misses, len(ranked) - 1)])), len(ranked)
 
     def _misses_allowed(self, count: int) -> int:
-        """Return how many of ``count`` positives may be missed; −1 where not even none may be."""
+        """Return the number of ``count`` positives that may be missed; −1 if even 0 is too many."""
         alpha = 1 - self.level
         if count == 0:
             return -1
@@ -250,17 +243,17 @@ class Recall(CertifiedThresholds):
 class Precision(CertifiedThresholds):
     r"""Select labels above the lowest threshold at which a share ``level`` of them is right.
 
-    Precision does not rise steadily with the threshold, so one threshold cannot be certified by
-    trying many and keeping the best. Learn-then-test (Angelopoulos et al., 2021): each threshold of
-    a fixed grid is a hypothesis, "the precision is below ``level``"; the fallback procedure (Wiens,
-    2003) tests them from the highest down, each with an equal part of delta and with all that the
-    rejected one before it had. The probability that any rejection is wrong is at most delta. The
-    lowest threshold rejected gives the largest sets.
+    Precision does not increase steadily with the threshold. So it is not valid to try many
+    thresholds, keep the best and certify only that one. Learn-then-test (Angelopoulos et al., 2021)
+    tests each threshold of a fixed grid for the hypothesis "the precision is below ``level``". The
+    fallback procedure (Wiens, 2003) tests them in descending order. Each test gets an equal part of
+    delta, plus the whole level of the previous test if that one rejected. The probability that any
+    rejection is wrong is at most delta. The lowest rejected threshold gives the largest sets.
 
-    ``per="row"``: one threshold for all labels; precision is the mean, over rows whose set is not
-    empty, of the share of the set's labels that are right (betting test). ``per="label"``: one
-    threshold per label; precision is the share of the rows whose set holds the label that have it
-    (binomial test), for each label by itself. Entries of unknown truth do not count.
+    ``per="row"``: one threshold for all labels. Precision is the share of a set's labels that are
+    right, averaged over rows whose set is not empty (betting test). ``per="label"``: one threshold
+    per label. Precision is the share of the rows with the label in their set that have it (binomial
+    test), for each label separately. Entries with unknown truth do not count.
 
     If no threshold can be certified, no label is selected: an empty set is never wrong.
 
@@ -298,20 +291,18 @@ class Precision(CertifiedThresholds):
         super().__init__(level, guarantee, per)
         if guarantee == "expected":
             raise checks.InputError(
-                '`guarantee` of a precision must be ("probability", delta) or None; got '
-                '"expected". Precision is not monotone, so it cannot be controlled in expectation.'
+                '`guarantee` of Precision must be ("probability", delta) or None; got '
+                '"expected". Precision is not monotone in the threshold, so its expectation '
+                "cannot be controlled."
             )
 
     @property
     def statement(self) -> str:
         level = f"{100 * self.level:g} %"
-        certain = (
-            f"at least {level} of the labels in a set are right on average, over sets that are not "
-            "empty"
-        )
+        certain = f"on average at least {level} of labels in non-empty sets are right"
         if self.per == "label":
-            certain = f"for each label by itself, {level} or more of the rows that get it have it"
-        fitted = f"On the fitted rows the precision was at least {level}; new rows drawn alike "
+            certain = f"for each label, at least {level} of sets with it are right"
+        fitted = f"On the fitted rows the precision was at least {level}; similar new rows "
         return statement_of(self.guarantee, f"{fitted}come close", "", certain)
 
     def _of_rows(self, array: Array, truth: Array, known: Array) -> tuple[float, int]:
@@ -323,7 +314,7 @@ class Precision(CertifiedThresholds):
             if rows.any():
                 wrong = np.where(sets[rows], 1.0 - truth[rows], 0.0).sum(axis=1) / sizes[rows]
                 rates[place] = wrong.mean()
-                # The stake is fixed beforehand: it must not depend on the tests before.
+                # The stake is fixed in advance because it must not depend on earlier tests.
                 stake = STAKE_SHARE * self._delta
                 logs[place] = -log_capital(wrong.round(12), 1 - self.level, stake)
         return self._lowest(rates, logs), int(known.any(axis=1).sum())
@@ -345,7 +336,7 @@ class Precision(CertifiedThresholds):
 
         Args:
             rates: share of wrong labels at each threshold of the grid.
-            log_p_values: of the hypothesis that the precision there is below the level.
+            log_p_values: for the hypothesis that the precision there is below the level.
         """
         if self.guarantee is None:
             passed = rates <= 1 - self.level
@@ -356,7 +347,7 @@ class Precision(CertifiedThresholds):
 
 
 def _fallback(log_p_values: Array, delta: float) -> Array:
-    """Return which hypotheses are rejected, with a probability of at most delta of any error."""
+    """Return the rejected hypotheses; the probability of any wrong rejection is at most delta."""
     share, budget = delta / len(log_p_values), 0.0
     rejected = np.zeros(len(log_p_values), dtype=bool)
     for place, log_p in enumerate(log_p_values):
@@ -372,22 +363,21 @@ def _fallback(log_p_values: Array, delta: float) -> Array:
 def log_capital(
     values: Array, alpha: float, delta: float, spreads: Sequence[float] = SPREADS
 ) -> float:
-    r"""Return the log of the capital after betting on ``values`` in [0, 1] having a mean below α.
+    r"""Return the log capital of bets that ``values`` in [0, 1] have a mean below α.
 
-    Let $x_i \in [0, 1]$ be independent with one mean. If that mean were $\alpha$ or more, the
+    Let $x_i \in [0, 1]$ be independent with the same mean. If that mean is $\alpha$ or more, the
     capital $\prod_i (1 + \nu(\alpha - x_i))$ of a gambler with a fixed stake $\nu \in [0,
-    1/(1-\alpha)]$ would have expectation at most 1, and so would the mean of several such capitals.
-    By Markov's inequality it reaches $1/\delta$ with probability at most $\delta$ (Waudby-Smith &
+    1/(1-\alpha)]$ has an expectation of at most 1. So has the mean of several such capitals. By
+    Markov's inequality, it reaches $1/\delta$ with probability at most $\delta$ (Waudby-Smith &
     Ramdas, 2024).
 
-    The capital falls whenever any $x_i$ rises. Where the $x_i$ of nested sets are all monotone,
-    there is one point at which it drops below $1/\delta$, and no correction for trying many
-    thresholds is needed.
+    The capital falls whenever any $x_i$ rises. For nested sets, if all $x_i$ are monotone, there is
+    one point at which it drops below $1/\delta$, and trying many thresholds needs no correction.
     """
     if not len(values):
         return 0.0
     counted, times = np.unique(values, return_counts=True)
-    # Stakes that are best for a few variances; they do not depend on the values.
+    # Each stake is optimal for one variance; the variances do not depend on the values.
     variances = len(values) * alpha * (1 - alpha) * np.array(spreads)
     stakes = np.minimum(np.sqrt(2 * math.log(1 / delta) / variances), LARGEST / (1 - alpha))
     logs = np.log1p(stakes[:, None] * (alpha - counted)) @ times
@@ -395,8 +385,8 @@ def log_capital(
 
 
 def rows_needed(alpha: float, delta: float, spreads: Sequence[float] = SPREADS) -> int:
-    """Return the fewest values, all 0, with which the capital reaches 1/δ."""
-    # With the largest stake, which is an upper bound; mostly it is the stake of so few rows.
+    """Return the smallest number of zeros with which the capital reaches 1/δ."""
+    # The largest stake gives a lower limit; with so few rows it is usually the optimal stake.
     rows = math.ceil(math.log(1 / delta) / math.log1p(LARGEST * alpha / (1 - alpha)))
     while log_capital(np.zeros(rows), alpha, delta, spreads) < math.log(1 / delta):
         rows += 1
@@ -407,26 +397,26 @@ Nonconformity = Literal["lac", "aps", "raps"]
 
 
 class Coverage(Decision):
-    r"""Select sets that hold the single true label of a row with probability ``level``.
+    r"""Select sets that contain the single true label of a row with probability ``level``.
 
-    Split conformal prediction, for data with exactly one true label per row. Every label gets a
-    nonconformity score. The quantile is the ⌈(n + 1) level⌉-th smallest score of the true labels of
-    n held-out rows. A set holds the labels whose score is at most the quantile.
+    This is split conformal prediction, for data with exactly one true label per row. Every label
+    gets a nonconformity score. The quantile is the ⌈(n + 1) level⌉-th smallest score of the true
+    labels of n held-out rows. A set contains the labels whose score is at most the quantile.
 
-    - ``"lac"``: 1 − probability. The smallest sets on average; some may be empty.
-    - ``"aps"``: the summed probability of all labels at least as probable (Romano, Sesia & Candès,
-      2020), not randomised. Larger sets, with a coverage that varies less between easy and
-      difficult rows.
+    - ``"lac"``: 1 − probability. The sets are the smallest on average; some may be empty.
+    - ``"aps"``: the sum of the probabilities of all labels at least as probable (Romano, Sesia &
+      Candès, 2020), not randomised. Sets are larger, and their coverage varies less between easy
+      and difficult rows.
     - ``"raps"``: the APS score plus ``penalty`` for each label beyond the first ``free_size``
-      (Angelopoulos et al., 2021). Fewer very large sets.
+      (Angelopoulos et al., 2021). Very large sets are rarer.
 
-    APS and RAPS sets always hold the most probable label, which can only add to the coverage.
+    APS and RAPS sets always contain the most probable label, which never lowers the coverage.
 
     Args:
         level: 1 − α, in (0, 1).
         method: the nonconformity score, see above.
-        penalty: of RAPS; at least 0.
-        free_size: of RAPS; number of labels without a penalty.
+        penalty: the penalty of RAPS; at least 0.
+        free_size: the number of labels without a penalty in RAPS.
 
     Attributes:
         quantile: the largest nonconformity score of a label in a set.
@@ -440,6 +430,7 @@ class Coverage(Decision):
     """
 
     name = "coverage"
+    guarantee = "expected"
     fitted_on = "truth"
     quantile: float
     num_rows: int
@@ -468,10 +459,8 @@ class Coverage(Decision):
     @property
     def statement(self) -> str:
         return (
-            f"The set of a new row contains its true label with a probability of at least "
-            f"{100 * self.level:g} % on average. This assumes that every row has exactly one true "
-            "label, that new rows are drawn like the fitted rows, and that these were used for "
-            "nothing else."
+            "The set of a new row with one label contains it with a probability of at least "
+            f"{100 * self.level:g} % on average, if new rows are drawn like the fitted ones."
         )
 
     def _nonconformity(self, probabilities: Array) -> Array:
@@ -492,7 +481,7 @@ class Coverage(Decision):
 
 
 def _single_labels(truth: Array) -> Array:
-    """Return class indices, −1 where unknown."""
+    """Return class indices, with −1 for unknown."""
     count = (truth == 1).sum(axis=1)
     unknown = (truth == UNKNOWN).all(axis=1)
     wrong = np.flatnonzero(((count != 1) | ((truth != 1) & (truth > 0)).any(axis=1)) & ~unknown)

@@ -1,4 +1,4 @@
-"""Rules that compare probabilities with thresholds, given or fitted, or with each other."""
+"""Rules that compare probabilities with given or fitted thresholds, or with each other."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from credibly.types import Array, JsonObject
 class Threshold(Decision):
     """Select labels with a probability of at least ``threshold``; nothing to fit.
 
-    With calibrated probabilities, ½ minimises the expected number of wrong labels. Where a false
+    With calibrated probabilities, ½ minimises the expected number of wrong labels. If a false
     positive costs c and a false negative m, c/(c + m) minimises the expected cost (see ``Cost``).
 
-    A probability that is below the threshold by no more than rounding in float32 reaches it.
+    A probability that is below the threshold only by rounding in float32 counts as equal.
 
     Args:
         threshold: in [0, 1]; one for all labels, or a dict with thresholds by label name.
         default: threshold of the labels that a dict does not name.
-        labels: names of the columns, which a dict needs; ``for_labels`` gives them later, and
+        labels: names of the columns, required with a dict. ``for_labels`` sets them later, and
             ``cr.write_sets`` takes them from the file.
 
     Example:
@@ -76,8 +76,8 @@ class Threshold(Decision):
     def statement(self) -> str:
         which = f"{self.threshold:g}" if isinstance(self.threshold, float) else "of its threshold"
         return (
-            f"Each label in a set is present with probability {which} or more if the "
-            "probabilities are calibrated. The size of sets is not guaranteed."
+            "If the probabilities are calibrated, each label in a set is present with "
+            f"probability {which} or more. The size of sets is not guaranteed."
         )
 
     def _columns(self) -> list[float]:
@@ -101,9 +101,9 @@ class Threshold(Decision):
 
 
 class TopK(Decision):
-    """Select the ``k`` most probable labels of each row; of equal ones, those that come first.
+    """Select the ``k`` most probable labels of each row; of tied labels, the first ones.
 
-    Probabilities that differ by no more than rounding in float32 are equal.
+    Probabilities that differ only by rounding in float32 are equal.
 
     Args:
         k: at least 1, at most the number of labels.
@@ -132,13 +132,13 @@ class TopK(Decision):
 
 
 class Cost(Decision):
-    r"""Select the labels whose selection is expected to cost less than leaving them out.
+    r"""Select, leave out or review each label, whichever has the lowest expected cost.
 
-    With probability p, selecting a label costs (1 − p) · ``false_alarm`` in expectation, leaving it
-    out costs p · ``miss``, and a review by a person costs ``review`` and is always right. The
-    cheapest of the three is chosen, label by label: accept from p ≥ 1 − review/false_alarm, reject
-    below p < review/miss, review in between; where that interval is empty, or without ``review``,
-    accept from p ≥ false_alarm/(false_alarm + miss).
+    For a label with probability p, the expected cost is (1 − p) · ``false_alarm`` if it is selected
+    and p · ``miss`` if it is left out. A review by a person costs ``review`` and is always right.
+    Each label gets the cheapest of the three: it is accepted from p ≥ 1 − review/false_alarm,
+    rejected for p < review/miss, and reviewed in between. If that interval is empty, or without
+    ``review``, it is accepted from p ≥ false_alarm/(false_alarm + miss).
 
     Nothing is fitted, so calibrate first: the expected cost is right if the probabilities are.
 
@@ -167,7 +167,7 @@ class Cost(Decision):
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """Return the probabilities where review and acceptance begin; equal without review."""
+        """Return the lower limits of review and of acceptance; they are equal without review."""
         even = self.false_alarm / (self.false_alarm + self.miss)
         if self.review is None:
             return even, even
@@ -185,10 +185,11 @@ class Cost(Decision):
     @property
     def statement(self) -> str:
         low, high = self.bounds
-        review = f" and goes to a person from {low:.4g} on" if low < high else ""
+        review = f", and those of at least {low:.4g} go to a person" if low < high else ""
         return (
-            f"A label is selected from a probability of {high:.4g} on{review}. No rule has a lower "
-            "expected cost if the probabilities are calibrated. The size of sets is not guaranteed."
+            f"Labels with a probability of at least {high:.4g} are selected{review}. No rule has "
+            "a lower expected cost if the probabilities are calibrated. The size of sets is not "
+            "guaranteed."
         )
 
     def to_review(self, probabilities: Any) -> Any:
@@ -212,7 +213,7 @@ class Cost(Decision):
 
 
 ALL, NONE = -1.0, 1.0
-"""Thresholds that every probability exceeds, and that none does."""
+"""A threshold that every probability exceeds, and a threshold that none exceeds."""
 
 
 class FittedThresholds(Decision):
@@ -248,14 +249,14 @@ class BestF(FittedThresholds):
     r"""Use, for each label, the threshold with the highest $F_\beta$ on the fitted rows.
 
     $F_\beta = (1+\beta^2)\,TP / (\beta^2 P + S)$ with $P$ positives and $S$ selected. The threshold
-    lies midway between the last probability taken and the next one. Unknown targets are ignored;
-    a soft target counts as a positive of that weight. A label without known positives has no $F$ to
-    maximise and uses the threshold that is best for all labels pooled.
+    is the midpoint between the last selected probability and the next one. Unknown targets are
+    ignored. A soft target counts as a positive of that weight. For a label without known positives
+    $F$ is not defined; it uses the threshold that is best for all labels pooled.
 
     Args:
         beta: above 0. A value above 1 weights recall more, a value below 1 precision.
-        min_precision: only thresholds whose precision on the fitted rows is at least this are
-            considered; a label without one is never selected. None: all are.
+        min_precision: minimum precision on the fitted rows; only thresholds that reach it are
+            considered. A label without such a threshold is never selected. None: no minimum.
 
     Attributes:
         thresholds: one value per label.
@@ -296,7 +297,7 @@ class BestF(FittedThresholds):
     def _of_label(self, probabilities: Array, targets: Array) -> float:
         if targets.sum() > 0:
             return self._best(probabilities, targets)
-        # Without a positive nothing selected can be right, unless nothing is known at all.
+        # Without a positive, every selected label is wrong, unless no truth is known at all.
         wrong = self.min_precision is not None and len(targets) > 0
         return NONE if wrong else self._pooled
 
@@ -309,16 +310,16 @@ class BestF(FittedThresholds):
         if self.min_precision is not None:
             least = f" among thresholds with a precision of at least {self.min_precision:g}"
         return (
-            f"The F{self.beta:g} of each label was the highest possible{least} on the fitted rows. "
-            "New rows that are drawn alike come close where a label had many known positives, "
-            "without a guarantee."
+            f"The F{self.beta:g} of each label was the highest possible{least} on the fitted "
+            "rows. For labels with many known positives, similar new rows come close, without a "
+            "guarantee."
         )
 
 
 def _best_threshold(
     probabilities: Array, targets: Array, beta: float, min_precision: float
 ) -> float:
-    """Return the threshold that labels must exceed; some target must be above 0."""
+    """Return the threshold that probabilities must exceed; some target must be above 0."""
     positives = float(targets.sum())
     order = np.argsort(-probabilities, kind="stable")
     ranked = probabilities[order].astype(np.float64)

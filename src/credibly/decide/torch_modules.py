@@ -1,8 +1,8 @@
-"""Decisions as torch modules: probabilities (n, L) in, a bool matrix (n, L) out.
+"""Decisions as torch modules, which map probabilities (n, L) to a bool matrix (n, L).
 
-A module gives exactly the sets of ``predict``, also where probabilities equal the threshold or
-each other. To that end it compares in float64, which holds every half and single precision number
-exactly, and keeps its numbers as attributes: ``module.half()`` would round a buffer.
+A module gives exactly the sets of ``predict``, even if probabilities equal the threshold or each
+other. It compares in float64, which represents every half and single precision number exactly. Its
+parameters are attributes, because ``module.half()`` would round buffers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from credibly.runtime import STEPS, just_above, just_below
 
 
 class RuleModule(nn.Module):
-    """A rule of `credibly.runtime` by its name and numbers."""
+    """A rule of `credibly.runtime`, given by its name and parameters."""
 
     def __init__(self, rule: str, **numbers: Any) -> None:
         super().__init__()
@@ -46,11 +46,11 @@ def _most_probable(exact: Tensor, k: int) -> Tensor:
 
 def _up_to_sum(exact: Tensor, quantile: float, penalty: float, free_size: int) -> Tensor:
     rounded = torch.round(exact * STEPS) / STEPS
-    # ONNX has no stable sort, and needs none: it puts the lower of two tied indices first.
+    # ONNX has no stable sort and needs none: it puts the lower of two tied indices first.
     stable = {} if torch.onnx.is_in_onnx_export() else {"stable": True}
     ranked, order = rounded.sort(dim=1, descending=True, **stable)
     rank = torch.arange(ranked.shape[1], device=ranked.device)
-    # As in ``predict``: the penalty of a label beyond ``free_size``, then one addition.
+    # The order of operations is that of ``predict``: first the penalty, then one addition.
     beyond = (rank + 1 - free_size).clamp(min=0).double()
     inside = (ranked.cumsum(dim=1) + penalty * beyond <= quantile) | (rank == 0)
     return torch.zeros_like(inside).scatter(1, order, inside)

@@ -1,24 +1,24 @@
-"""Where work over the shards of a predictions dataset runs: on this machine, or on Spark.
+"""Choose where the work over the shards of a predictions dataset runs: this machine or Spark.
 
     cr.evaluate("shards/", executor="spark")            # or "local", or Spark(session)
 
-Work is written once, as an accumulator (``update``, ``state``, ``merge``), and runs on any
-executor. Workers read the files themselves, with the reader that checks
-every value; they must see them under the same path.
+A computation is written once, as an accumulator (``update``, ``state``, ``merge``), and runs on
+any executor. Workers read the files themselves, with the reader that checks every value. They must
+see the files under the same path as this process.
 """
 
 from credibly.checks import choice
 from credibly.executors.executor import Executor
 from credibly.executors.spark import Spark
 
-__all__ = ["Executor", "Spark"]
+__all__ = ["Spark"]
 
 
 def open_executor(executor: str | Executor = "local") -> Executor:
-    """Return an executor by its name on the command line; an executor as it is.
+    """Return the executor with this name; return an executor unchanged.
 
     Args:
-        executor: ``"local"``, ``"spark"`` (a session is started), or an executor.
+        executor: ``"local"``, ``"spark"`` (which starts a session), or an executor.
 
     Example:
         >>> open_executor("local").one_file

@@ -1,4 +1,4 @@
-"""Where work over the shards of a dataset runs: on this machine, unless a subclass says more."""
+"""The base class of executors. It runs the work over the shards of a dataset on this machine."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Run = Callable[[str], Sequence[Row]]
 
 @dataclass(frozen=True)
 class Source:
-    """A table in SQL: its name or expression, its columns, and those that are named differently."""
+    """A table in SQL: its name or expression, its columns, and the columns that it renames."""
 
     table: str
     schema: Schema
@@ -44,10 +44,10 @@ class Tables:
     Attributes:
         where: path or address, for errors.
         labels: names of the labels.
-        sources: tables to search as one; all files of one have the same columns.
+        sources: tables that are searched as one; all files of a table have the same columns.
         run: runs a statement and returns its rows.
-        dataset: the files themselves, where they are on this machine.
-        quote: the dialect's mark around identifiers.
+        dataset: the files, if they are on this machine.
+        quote: the character that the dialect puts around identifiers.
         has_largest: whether the dialect has ``max(value, n)``, the n largest values.
     """
 
@@ -61,7 +61,7 @@ class Tables:
 
 
 def by_columns(dataset: Dataset) -> list[tuple[Schema, list[Path]]]:
-    """Return the files of a dataset, those with the same columns in the same order together."""
+    """Return the files of a dataset, grouped by their columns and the order of the columns."""
     groups: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for place, shard in enumerate(dataset.shards):
         kinds = (str(kind) for kind in shard.schema.types.values())
@@ -73,13 +73,13 @@ def by_columns(dataset: Dataset) -> list[tuple[Schema, list[Path]]]:
 
 
 def duckdb_tables(path: str | os.PathLike[str], partial: bool) -> Tables:
-    """Return the predictions opened by DuckDB; the same files are opened and described once."""
+    """Return the predictions opened by DuckDB. Repeated calls with the same files are cached."""
     return _opened(str(path), partial, identity(path))
 
 
 @lru_cache(maxsize=4)
 def _opened(path: str, partial: bool, files: tuple[tuple[str, int, int, int], ...]) -> Tables:
-    del files  # a part of the key: other files are another dataset
+    del files  # only part of the cache key: a dataset with other files is another dataset
     dataset, sources = Dataset(path, partial=partial), []
     dataset.check_ids(trust_writer=True)
 
@@ -98,7 +98,7 @@ def database() -> duckdb.DuckDBPyConnection:
     require("search", "duckdb")
     import duckdb
 
-    return duckdb.connect()  # in memory; opening one costs as much as half a search
+    return duckdb.connect()  # in memory; opening a connection takes half as long as a search
 
 
 def _run(path: str, statement: str) -> Sequence[Row]:
@@ -117,15 +117,15 @@ def _run(path: str, statement: str) -> Sequence[Row]:
 
 
 def _read_parquet(files: Sequence[Path]) -> str:
-    # A path is a glob to DuckDB: a bracket around each special character takes its meaning away.
+    # DuckDB reads a path as a glob. Brackets around a special character make it a plain one.
     plain = ["".join(f"[{c}]" if c in "*?[" else c for c in str(file)) for file in files]
     listed = ", ".join("'" + file.replace("'", "''") + "'" for file in plain)
-    # Folders may be called "id=5"; that says nothing about a column.
+    # A folder may be called "id=5". Its name does not define a column.
     return f"read_parquet([{listed}], hive_partitioning = false)"
 
 
 def _names(run: Run, table: str, schema: Schema) -> dict[str, str]:
-    """Return what DuckDB calls columns whose names differ only by case: it numbers them."""
+    """Return DuckDB's names of the columns: it numbers columns that differ only by case."""
     if len({name.lower() for name in schema.columns}) == len(schema.columns):
         return {}
     described = [str(row[0]) for row in run(f"DESCRIBE SELECT * FROM {table}")]
@@ -151,7 +151,7 @@ def unseen(share: float) -> None:
 
 
 class Executor:
-    """Run on this machine, one shard after the other.
+    """Run the work on this machine, one shard after the other.
 
     Example:
         >>> Executor().each(3, lambda index: {"square": np.array(index**2)}, "squares")[2]
@@ -168,9 +168,9 @@ class Executor:
 
         Args:
             dataset: the predictions.
-            accumulator: still empty.
+            accumulator: an empty accumulator.
             feed: updates an accumulator with a batch of rows.
-            advance: called with the share of the work done since its last call.
+            advance: called with the share of the work done since the last call.
         """
         reader = dataset.piece_reader
         for shard in dataset.pieces():
@@ -180,16 +180,16 @@ class Executor:
         return accumulator
 
     def each(self, count: int, work: Callable[[int], State], where: str) -> list[State]:
-        """Return what ``work`` returns for 0, 1, …, ``count`` − 1; ``where`` is named in errors."""
+        """Return ``work(0)``, …, ``work(count - 1)`` as a list; errors name ``where``."""
         return [work(index) for index in range(count)]
 
     def run(self, dataset: Dataset, work: Callable[[Piece, PieceReader], State]) -> list[State]:
-        """Return what ``work`` returns for each shard, in their order."""
+        """Return the result of ``work`` for each shard, in the order of the shards."""
         shards, reader = dataset.pieces(), dataset.piece_reader
         return self.each(len(shards), lambda index: work(shards[index], reader), str(dataset.path))
 
     def label_totals(self, dataset: Dataset, plan: RankPlan, advance: Advance = unseen) -> Array:
-        """Return the totals of each label's ranges, added up, (labels, TOTALS)."""
+        """Return the totals of each label's ranges, summed over all rows: (labels, TOTALS)."""
         labels, totals = dataset.labels, np.zeros((len(dataset.labels), TOTALS))
         what = "scores" if dataset.has_scores else "probabilities"
         if plan.total_ranges == len(labels):  # the values of some labels over all rows at a time
@@ -212,7 +212,7 @@ class Executor:
         return totals
 
     def check_ids(self, dataset: Dataset) -> None:
-        """Raise if an id is missing or two are alike."""
+        """Raise if an id is missing or occurs twice."""
         dataset.check_ids(trust_writer=dataset.num_rows > ROWS_COMPARED)
 
     def tables(self, path: str | os.PathLike[str], *, partial: bool = False) -> Tables:

@@ -1,4 +1,4 @@
-"""Spark does the work: a task per shard, states of accumulators merged in steps."""
+"""Run on Spark: one task per shard, and the states of accumulators merged in steps."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def file_address(file: str) -> str:
         >>> file_address("/data/part [1].parquet")
         'file:///data/part \\\\[1\\\\].parquet'
     """
-    # A path is a glob to Spark; a backslash takes the meaning of its characters away.
+    # Spark reads a path as a glob. A backslash before a special character makes it a plain one.
     plain = "".join(f"\\{c}" if c in "*?[]{}\\" else c for c in os.path.abspath(file))
     return f"file://{plain}"
 
@@ -74,8 +74,8 @@ def file_address(file: str) -> str:
 def spark_session() -> Any:
     """Return the Spark session of this process, or start one.
 
-    ``PYSPARK_SUBMIT_ARGS`` or ``SPARK_CONF_DIR`` point to a cluster; otherwise it runs on this
-    machine. Workers use the Python of ``PYSPARK_PYTHON``, by default the one that runs this.
+    ``PYSPARK_SUBMIT_ARGS`` or ``SPARK_CONF_DIR`` choose a cluster; by default the session runs on
+    this machine. Workers use the Python of ``PYSPARK_PYTHON``, by default the one of this process.
 
     Raises:
         InputError: if PySpark or Java is missing.
@@ -91,7 +91,7 @@ def spark_session() -> Any:
     try:
         builder = SparkSession.builder.appName("credibly")
         return builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
-    except Exception as error:  # py4j and Spark raise types of their own, Java's absence included
+    except Exception as error:  # py4j and Spark raise their own types, also if Java is missing
         raise InputError(
             f"Spark must start; {str(error).splitlines()[0]} It needs Java 17 or newer "
             "(`java -version`); `executor='local'` (`--engine local`) needs none."
@@ -99,13 +99,13 @@ def spark_session() -> Any:
 
 
 class Spark(Executor):
-    """Workers of a Spark cluster, which see the files under the same path as this process.
+    """The workers of a Spark cluster, which see the files under the same path as this process.
 
-    A task reads one shard (some row groups of one file), and its result depends on that shard
-    alone, so that Spark repeats the task of a worker that is lost.
+    A task reads one shard (some row groups of one file). Its result depends on that shard alone,
+    so Spark can repeat the task of a worker that is lost.
 
     Args:
-        session: a Spark session; one is started otherwise.
+        session: a Spark session; by default a new one is started.
     """
 
     one_file = False
@@ -129,7 +129,7 @@ class Spark(Executor):
 
     def each(self, count: int, work: Callable[[int], State], where: str) -> list[State]:
         frame = self._tasks(count, _work_task(work), f"index int, {_STATE}")
-        # Not `row.index`: a row is a tuple, whose method that is.
+        # Not `row.index`: that is a method of tuples.
         rows = sorted(self._collect(frame, where), key=lambda row: row["index"])
         return [_unpack(row.state) for row in rows]
 
@@ -158,12 +158,12 @@ class Spark(Executor):
             raise InputError(f"{dataset.path}: every row must have an id; some row has none.")
         if found:
             raise InputError(
-                f"{dataset.path}: ids must differ; {found[0].id!r} is there "
-                f"{found[0]['count']} times. Drop one of the rows or make the ids distinct."
+                f"{dataset.path}: ids must be different; {found[0].id!r} appears "
+                f"{found[0]['count']} times. Drop one of the rows or change an id."
             )
 
     def tables(self, path: str | os.PathLike[str], *, partial: bool = False) -> Tables:
-        # Label names may differ by case alone; Spark takes them for one unless told otherwise.
+        # Names of labels may differ only by case. By default Spark treats them as equal.
         self.session.conf.set("spark.sql.caseSensitive", "true")
         if is_remote(path):
             frame = self.session.read.parquet(str(path))
@@ -182,7 +182,7 @@ class Spark(Executor):
         def run(statement: str) -> list[Row]:
             try:
                 return [tuple(row) for row in self.session.sql(statement).collect()]
-            except Exception as error:  # py4j and Spark raise types of their own
+            except Exception as error:  # py4j and Spark raise their own types
                 reason = str(error).splitlines()[0]
                 raise InputError(f"{path} could not be searched; {reason}") from error
 
@@ -195,7 +195,7 @@ class Spark(Executor):
     def _collect(self, frame: Any, where: str) -> list[Any]:
         try:
             rows = frame.collect()
-        except Exception as error:  # py4j and Spark raise types of their own
+        except Exception as error:  # py4j and Spark raise their own types
             lines = [line for line in str(error).splitlines() if line.strip()]
             raise InputError(
                 f"{where} could not be read by Spark; {lines[-1] if lines else error}"
@@ -207,7 +207,7 @@ class Spark(Executor):
 
     @contextmanager
     def _small_batches(self) -> Iterator[None]:
-        """Let few rows travel at once: those of a sort hold up to a megabyte each."""
+        """Send small batches to Python: one row of a sort can hold a megabyte."""
         before = self.session.conf.get(_RECORDS)
         self.session.conf.set(_RECORDS, 32)
         try:
@@ -217,7 +217,7 @@ class Spark(Executor):
 
 
 def _arrow_schema(struct: Any) -> Any:
-    """Return Spark's columns as Arrow's; types that predictions never have become lists."""
+    """Return Spark's columns as Arrow's; types that predictions do not use become lists."""
     other = pa.list_(pa.null())
     kinds = {field.name: field.dataType.simpleString() for field in struct.fields}
     return pa.schema(
@@ -229,19 +229,19 @@ def _arrow_schema(struct: Any) -> Any:
 
 
 def _mapped(frame: Any, task: Task, schema: str) -> Any:
-    """Return ``frame.mapInArrow``, without its warning about pandas, which takes no part."""
+    """Return ``frame.mapInArrow`` without its warning about pandas, which it does not use."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         return frame.mapInArrow(task, schema)
 
 
-# What runs on the workers. Each function returns one that Spark sends to them. -----------------
+# Code that runs on the workers. Each function returns a function that Spark sends to them. -------
 
 
 def _guarded(task: Task, *columns: str) -> Task:
-    """Return the task with the message of an input that cannot be used as its last record.
+    """Return the task that turns an input error into a last record with its message.
 
-    Other errors are Spark's to report.
+    Spark reports all other errors.
     """
 
     nothing = {name: 0 if _TYPES[name] == "int32" else None for name in columns}
@@ -341,7 +341,7 @@ def _indices(records: Records) -> Iterator[int]:
 
 
 def _rows(records: Records) -> Iterator[dict[str, Any]]:
-    """Yield the rows of the step before; the first that failed ends this one, too."""
+    """Yield the rows of the previous step; stop with an error at the first row that failed."""
     for record in records:
         for row in record.to_pylist():
             if row["error"] is not None:
@@ -365,7 +365,7 @@ def _record(**cells: Any) -> pa.RecordBatch:
 
 
 def _pack(state: State) -> bytes:
-    """Return arrays of numbers and text as bytes."""
+    """Return arrays of numbers or text as bytes."""
     arrays: dict[str, Any] = {name: np.asarray(each) for name, each in state.items()}
     assert not any(each.dtype.hasobject for each in arrays.values())
     buffer = io.BytesIO()

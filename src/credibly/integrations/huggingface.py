@@ -14,7 +14,7 @@
     cr.integrations.huggingface.register()
     tagger = transformers.pipeline("multi-label", model="my-tagger")
 
-Only ``register`` imports transformers: the others have the signatures that its Trainer calls.
+Only ``register`` imports transformers. The other functions have the signatures that Trainer calls.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ IGNORED = -100
 
 
 class EvaluatedBatch(Protocol):
-    """What Trainer passes to ``compute_metrics``: a ``transformers.EvalPrediction``."""
+    """The argument of ``compute_metrics`` in Trainer: a ``transformers.EvalPrediction``."""
 
     predictions: Any
     label_ids: Any
@@ -57,15 +57,15 @@ class EvaluatedBatch(Protocol):
 def compute_loss_func(loss: Loss | str) -> Callable[..., Tensor]:
     """Return a ``compute_loss_func`` for Trainer.
 
-    Trainer adds the losses of the micro-batches of a step and does not divide the sum, so each one
-    is multiplied by its share of the labels of the step (``num_items_in_batch``). Then a step at
-    batch 8 × 4 equals one at 32 for every loss that does not couple rows. Trainer counts all labels
-    except −100, so code unknown labels as −100 (not −1 or NaN) if they should not count there.
-    Losses that couple the rows of a batch see one micro-batch at a time.
+    Trainer adds the losses of the micro-batches of a step without dividing, so each loss is
+    multiplied by its share of the labels of the step (``num_items_in_batch``). A step of 4 batches
+    of 8 then equals a step of one batch of 32, for every loss that does not couple rows. Trainer
+    counts all labels except −100, so code unknown labels as −100 (not −1 or NaN) if they should not
+    count. Losses that couple the rows of a batch use one micro-batch at a time.
 
     Args:
-        loss: a loss of ``cr.losses`` or its name. Give the model ``loss.num_outputs(num_labels)``
-            outputs.
+        loss: a loss of ``cr.losses`` or its name. The model needs
+            ``loss.num_outputs(num_labels)`` outputs.
 
     Returns:
         A function of the model's outputs, the labels and ``num_items_in_batch``.
@@ -100,16 +100,16 @@ def compute_loss_func(loss: Loss | str) -> Callable[..., Tensor]:
 def compute_metrics(
     loss: Loss | str, *, coding: Coding | None = None
 ) -> Callable[[EvaluatedBatch], dict[str, float]]:
-    """Return a ``compute_metrics`` for Trainer: the numbers of ``cr.metrics.scorer`` by name.
+    """Return a ``compute_metrics`` for Trainer: the metrics of ``cr.metrics.scorer`` by name.
 
-    The probabilities are those of the loss's link, before any calibrator. Names are ``nll``,
-    ``brier``, ``ace``, ``mce``, ``ece``, ``map`` and ``map_rows``, so that
-    ``metric_for_best_model="nll"`` with ``greater_is_better=False`` chooses the checkpoint.
+    The probabilities are those of the loss's link, without a calibrator. The names are ``nll``,
+    ``brier``, ``ace``, ``mce``, ``ece``, ``map`` and ``map_rows``. To select the checkpoint by log
+    loss, set ``metric_for_best_model="nll"`` and ``greater_is_better=False``.
 
     Args:
-        loss: the loss of the training, or its name. A loss without a link gives ``map`` and
-            ``map_rows`` only.
-        coding: how to read labels of only −1 and +1; see ``credibly.targets``.
+        loss: the loss of the training, or its name. A loss without a link has only ``map`` and
+            ``map_rows``.
+        coding: meaning of −1 in labels of only −1 and +1; see ``credibly.targets``.
 
     Example:
         >>> from types import SimpleNamespace
@@ -146,14 +146,15 @@ def model_card(
     """Return the text of a README.md for the Hugging Face hub, with the calibration table.
 
     Args:
-        result: what ``cr.calibrate_scores`` returned for held-out rows.
+        result: the result of ``cr.calibrate_scores`` for held-out rows.
         name: name of the model.
-        base_model, dataset, license, language, task: what the hub shows; left out if not given.
-        description: Markdown that goes under the title.
+        base_model, dataset, license, language, task: metadata of the hub; omitted if not given.
+        description: Markdown to insert under the title.
 
     Returns:
-        YAML front matter with the metrics of the judged rows, then Markdown: how scores become
-        probabilities, the numbers of every stage, and observed rates by predicted probability.
+        YAML front matter with the metrics of the held-out rows, then Markdown: how scores
+        become probabilities, the metrics of every stage, and observed rates by predicted
+        probability.
     """
     about = {"base_model": base_model, "license": license, "language": language}
     front = _front_matter(result, name, about, dataset, task)
@@ -167,18 +168,18 @@ def model_card(
 
 
 def save(folder: str | Path, model: Any, pipeline: Pipeline, tokenizer: Any = None) -> None:
-    """Write a model with the names of its labels and the pipeline that maps its scores.
+    """Write a model with the names of its labels, and the pipeline that maps its scores.
 
     Args:
-        folder: as for ``model.save_pretrained``; ``pipeline.json`` goes beside the weights.
+        folder: as for ``model.save_pretrained``; ``pipeline.json`` is written next to the
+        weights.
         model: a model of transformers.
-        pipeline: what ``cr.calibrate_scores(…, labels=…)`` returned as ``result.pipeline``.
+        pipeline: ``result.pipeline`` of ``cr.calibrate_scores(…, labels=…)``.
         tokenizer: saved too, if given.
     """
     if pipeline.labels is None:
         raise InputError(
-            "`pipeline` must know the names of the labels; got none. Give `labels` to "
-            "`cr.calibrate_scores`."
+            "`pipeline` must have label names; got none. Pass `labels` to `cr.calibrate_scores`."
         )
     model.config.problem_type = "multi_label_classification"
     if model.config.num_labels == len(pipeline.labels):  # a loss may take two scores per label
@@ -192,11 +193,11 @@ def save(folder: str | Path, model: Any, pipeline: Pipeline, tokenizer: Any = No
 
 @cache
 def register() -> type:
-    """Make ``transformers.pipeline("multi-label", model=…)`` known, and return its class.
+    """Register ``transformers.pipeline("multi-label", model=…)``, and return its class.
 
     It classifies texts and returns every label with its calibrated probability, the most probable
-    first; ``top_k`` gives fewer. The model must come with the ``pipeline.json`` that ``save``
-    writes.
+    label first; ``top_k`` limits their number. The folder of the model must contain the
+    ``pipeline.json`` that ``save`` writes.
     """
     transformers: Any = import_module("transformers")
     registry = import_module("transformers.pipelines").PIPELINE_REGISTRY
@@ -233,8 +234,8 @@ def _loss(loss: Loss | str) -> Loss:
 
 
 def _scores(outputs: Any) -> Tensor:
-    """Return the logits of a model's outputs, as Trainer finds them."""
-    if isinstance(outputs, Mapping):  # transformers' ModelOutput is one
+    """Return the logits in a model's outputs, as Trainer finds them."""
+    if isinstance(outputs, Mapping):  # such as ModelOutput of transformers
         if "logits" not in outputs:
             raise InputError(
                 f"the outputs of the model must hold 'logits'; got {sorted(map(str, outputs))}. "
@@ -271,7 +272,7 @@ def _front_matter(
 
 
 def _yaml(value: Any) -> str:
-    """Return plain values as YAML: JSON is a subset of it."""
+    """Return plain values as YAML. JSON is a subset of it."""
     return json.dumps(value, ensure_ascii=False)
 
 

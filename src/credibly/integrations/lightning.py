@@ -5,7 +5,7 @@
     lightning.Trainer(…, callbacks=[calibrate]).fit(module, train_loader, held_out_loader)
     calibrate.result        # numbers before and after; calibrate.result.pipeline maps new scores
 
-The callback works with any LightningModule: pass the loss that the module trains with.
+The callback works with any LightningModule: pass the loss that the module is trained with.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ ScoresOf = Callable[[Any, Any], tuple[Tensor, Tensor]]
 class Module(pl.LightningModule):
     """A network and a loss of ``cr.losses``, for batches of (inputs, targets).
 
-    On several processes the loss is that of the union of their batches. ``val_nll`` and
-    ``val_map`` are logged, and ``predict_step`` returns probabilities: of the loss's link, and
-    calibrated once ``Calibrate`` has run.
+    With several processes, the loss is that of the union of their batches. ``val_nll`` and
+    ``val_map`` are logged. ``predict_step`` returns the probabilities of the loss's link, and
+    calibrated probabilities after ``Calibrate`` has run.
 
     Args:
         network: any module that returns ``loss.num_outputs(num_labels)`` scores per row.
         loss: a loss or its name.
         optimizer: a function from parameters to an optimizer; AdamW at 1e-3 by default.
-        num_labels: needed by the names of some losses.
+        num_labels: required by some loss names.
     """
 
     def __init__(
@@ -116,24 +116,25 @@ class Module(pl.LightningModule):
 class Calibrate(pl.Callback):
     """Score the validation rows at the end of ``fit``, calibrate, and write predictions.
 
-    Every row is scored once, whatever the number of processes. Half of the rows with known truth
-    (``fit_rows``) fit the calibrator, the others measure it. The weights are those that training
-    ended with; load others and call ``run`` to calibrate those.
+    Every row is scored once, for any number of processes. Half of the rows with known truth
+    (``fit_rows``) fit the calibrator, and the others measure it. The weights are those at the end
+    of training. To calibrate other weights, load them and call ``run``.
 
     Args:
-        loss: the loss that the module trains with, or its name; that of ``Module`` by default.
-        out: the predictions file to write; the pipeline goes beside it, with the ending
-            ``.pipeline.json``, if the loss was given by name. None: nothing is written.
-        labels: names of the labels; "0", "1", … by default.
-        ids: one per row of the validation data; row numbers by default.
+        loss: the loss that the module is trained with, or its name; by default that of
+        ``Module``.
+        out: the predictions file to write. If the loss was given by name, the pipeline is
+            written next to it, with the ending ``.pipeline.json``. None: nothing is written.
+        labels: names of the labels; by default "0", "1", ….
+        ids: one per row of the validation data; by default row numbers.
         method: ``"auto"`` or the name of a calibrator, as for ``cr.calibrate_scores``.
-        fit_rows: which rows the calibrator is fitted on.
-        coding: how to read targets of only −1 and +1.
-        scores: from a module and a batch to scores and targets; by default the batch is (inputs,
-            targets) and ``module(inputs)`` gives the scores.
+        fit_rows: the rows to fit the calibrator on.
+        coding: meaning of −1 in targets of only −1 and +1.
+        scores: maps a module and a batch to scores and targets; by default the batch is
+            (inputs, targets) and ``module(inputs)`` returns the scores.
 
     Attributes:
-        result: what ``cr.calibrate_scores`` returned; None before the end of ``fit``.
+        result: the result of ``cr.calibrate_scores``; None before the end of ``fit``.
     """
 
     def __init__(
@@ -156,7 +157,7 @@ class Calibrate(pl.Callback):
         self.result: CalibratedScores | None = None
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Refuse before training what would fail after it."""
+        """Raise errors before training that would otherwise occur after it."""
         self._loss(pl_module)
         if self.out is not None:
             out_can_be_written(self.out)
@@ -171,7 +172,7 @@ class Calibrate(pl.Callback):
         self.run(pl_module, loaders[0] if isinstance(loaders, (list, tuple)) else loaders)
 
     def run(self, module: pl.LightningModule, loader: DataLoader[Any]) -> CalibratedScores:
-        """Calibrate ``module`` on the rows of ``loader``; every process must call it."""
+        """Calibrate ``module`` on the rows of ``loader``. Every process must call it."""
         scores, targets = self._score(module, loader)
         result = calibrate_scores(
             scores, targets, self._loss(module), labels=self.labels, ids=self.ids, **self.options
@@ -192,8 +193,8 @@ class Calibrate(pl.Callback):
         if isinstance(module, Module):
             return module.pipeline.loss_name or module.loss
         raise InputError(
-            "Calibrate must know the loss that the module trains with; got none. Write "
-            '`Calibrate("asl")`: the name of a loss or a loss of `cr.losses`.'
+            "Calibrate needs the loss that trains the module; got none. Write "
+            '`Calibrate("asl")`, with the name of a loss or a loss of `cr.losses`.'
         )
 
     def _score(self, module: pl.LightningModule, loader: DataLoader[Any]) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""Losses that own their links: (scores, targets) → loss, scores → log-odds → probabilities."""
+"""Losses with their links: (scores, targets) → loss, and scores → log-odds → probabilities."""
 
 from credibly.losses.assume_negative import AssumeNegative
 from credibly.losses.asymmetric import Asymmetric, Focal

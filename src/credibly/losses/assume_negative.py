@@ -14,18 +14,19 @@ from credibly.types import LogOdds, Scores
 
 
 class AssumeNegative(BinaryLoss):
-    r"""Assume-negative loss, weighted: all unobserved labels together weigh as much as one.
+    r"""Weighted assume-negative loss: all unobserved labels together have the weight of one label.
 
     $$\ell_+(v) = \mathrm{softplus}(-v), \qquad \ell_-(v) = \frac{1}{L-1}\,\mathrm{softplus}(v)$$
 
     Strictly proper for the rate at which a label is *observed*, with the link
-    $g(v) = v - \log(L - 1)$; a sigmoid of the scores overstates it. Cole et al. (2021), there
-    called WAN; Garcin et al. (2023), Eq. 5, call it AN. As printed there, values are summed over
-    the labels of a row and averaged over rows: ``reduction="rows"`` is the default here. The mean
-    over entries is $1/L$ of it; with it, SGD at the paper's rate hardly learns.
+    $g(v) = v - \log(L - 1)$; a sigmoid of the scores overestimates this rate. Cole et al. (2021)
+    call the loss WAN; Garcin et al. (2023), Eq. 5, call it AN. As in these papers, values are
+    summed over the labels of a row and averaged over rows: the default is ``reduction="rows"``. The
+    mean over entries is $1/L$ of it; with that mean, SGD at the paper's learning rate hardly
+    learns.
 
-    In the loss $L$ counts the known labels of the row, so that an unknown label changes nothing. In
-    the link it is the number of columns of the scores. Targets may be class indices.
+    In the loss, $L$ is the number of known labels of the row, so an unknown label has no effect. In
+    the link, it is the number of columns of the scores. Targets may be class indices.
 
     Args:
         reduction: ``"rows"``, ``"mean"``, ``"sum"`` or ``"none"``; see `Loss`.
@@ -71,5 +72,5 @@ class AssumeNegative(BinaryLoss):
 
 
 def _others(scores: Scores) -> int:
-    """Return L − 1, but at least 1: a single label has no others to share with."""
+    """Return L − 1, but at least 1."""
     return max(scores.shape[-1] - 1, 1)

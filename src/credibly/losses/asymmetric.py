@@ -17,7 +17,7 @@ from credibly.types import LogOdds, Scores
 
 
 class Asymmetric(BinaryLoss):
-    r"""Asymmetric loss (ASL): focal weights that differ by sign, and a margin for easy negatives.
+    r"""Asymmetric loss (ASL): focal loss with a weight per sign and a margin for easy negatives.
 
     $$\ell_+(v) = -(1-p)^{\gamma_+} \log p, \qquad
       \ell_-(v) = -p_m^{\gamma_-} \log(1 - p_m), \qquad p = \sigma(v),\; p_m = (p - m)_+$$
@@ -27,13 +27,14 @@ class Asymmetric(BinaryLoss):
     (-\log(1-w)) + w^\gamma / (1-w)$ it is $g(v) = \log h(p_m;\gamma_-) - \log h(1-p;\gamma_+)$
     (Cheng & Vasconcelos 2024, Eq. 13).
 
-    Not proper with the sigmoid; recoverable through its link, except where $p \le m$: there the
-    gradient for absent labels is 0, so the estimate is a probability of exactly 0. With
-    ``gamma_pos=0`` the top is lost too: $g$ stays finite as $v \to \infty$.
+    Not proper with the sigmoid. Its link recovers the true rates, except where $p \le m$. There the
+    gradient for absent labels is 0, and the link gives a probability of exactly 0. With
+    ``gamma_pos=0``, high probabilities are not recovered either, because $g$ stays finite as $v \to
+    \infty$.
 
-    The official training code detaches the focal weights, which changes the gradient, hence where
-    training stops, hence the link: set ``detach_weight=True`` for models trained with it.
-    It also sums over entries; here the mean over known entries is taken.
+    The official training code detaches the focal weights. This changes the gradient, and therefore
+    the link. Set ``detach_weight=True`` for models trained with that code. It also sums over
+    entries; this class takes the mean over known entries.
 
     With ``gap_target``, $\gamma_-$ follows the data, as the paper's adaptive asymmetry does (its
     Eq. 11; sign, gap and rate are ours). After each batch in training mode, $\gamma_- \leftarrow
@@ -43,7 +44,7 @@ class Asymmetric(BinaryLoss):
     $\gamma_-$ is then a buffer, saved with the loss, and the link uses its last value.
 
     Args:
-        gamma_neg: $\gamma_- \ge 0$; with ``gap_target``, where it starts.
+        gamma_neg: $\gamma_- \ge 0$; with ``gap_target``, its initial value.
         gamma_pos: $\gamma_+ \ge 0$.
         margin: $m$ in [0, 1).
         detach_weight: whether the weights $(1-p)^{\gamma_+}$ and $p_m^{\gamma_-}$ are constants
@@ -102,8 +103,8 @@ class Asymmetric(BinaryLoss):
         present = targets.clamp(min=0)
         absent = torch.where(targets >= 0, 1 - targets, 0.0)
         gap = (present * p).sum() / present.sum() - (absent * (1 - p)).sum() / absent.sum()
-        step = torch.nan_to_num(self.gap_target - gap, nan=0.0)  # NaN: one sign is missing
-        # A new tensor: backward still needs the one that this batch used.
+        step = torch.nan_to_num(self.gap_target - gap, nan=0.0)  # NaN: no positives or no negatives
+        # A new tensor, because backward still needs the value of this batch.
         self.gamma_neg = (self.gamma_neg + self.gap_rate * step).clamp(min=0)
         return value
 
@@ -142,15 +143,15 @@ class Asymmetric(BinaryLoss):
         return weight.detach() if self.detach_weight else weight
 
     def _shifted(self, scores: Scores) -> tuple[Tensor, Tensor, Tensor]:
-        """Return where p > m, log p_m and log(1 − p_m); elsewhere finite stand-ins."""
+        """Return a mask of p > m, log p_m and log(1 − p_m); elsewhere, finite placeholders."""
         if self.margin == 0:
             above = torch.ones_like(scores, dtype=torch.bool)
             return above, logsigmoid(scores), logsigmoid(-scores)
         shifted = torch.sigmoid(scores) - self.margin
-        # `not ≤` so that NaN counts as above and comes out as NaN.
+        # `not ≤`, so that NaN counts as above and the result is NaN.
         above = ~(shifted <= 0)
         shifted = torch.where(above, shifted, 0.5)
-        # 1 − p_m = (1 − p) + m keeps its digits when p is near 1, log1p(−p_m) when p is small.
+        # 1 − p_m = (1 − p) + m is accurate if p is near 1, log1p(−p_m) if p is small.
         rest = torch.sigmoid(-scores) + self.margin
         near_one = scores > 0
         log_rest = torch.where(
@@ -179,14 +180,14 @@ def _log_derivative(log_base: Tensor, log_rest: Tensor, gamma: float | Tensor) -
 
 
 class Focal(Asymmetric):
-    r"""Focal loss: entries that are already right count less.
+    r"""Focal loss: well-predicted entries have less weight.
 
     $$\ell_+(v) = -(1-p)^{\gamma_+} \log p, \qquad \ell_-(v) = -p^{\gamma_-} \log(1-p), \qquad
       p = \sigma(v)$$
 
-    Lin et al. (2017), Eq. 4, with an exponent for each sign. Not proper with the sigmoid (it is
-    underconfident), recoverable through its link: `Asymmetric` with no margin, whose link is
-    increasing and reaches every probability for positive exponents.
+    Lin et al. (2017), Eq. 4, with an exponent for each sign. Not proper with the sigmoid, which is
+    underconfident. Its link recovers the true rates. It equals `Asymmetric` without a margin; for
+    positive exponents, the link is increasing and reaches every probability.
 
     Args:
         gamma_pos: $\gamma_+ \ge 0$.

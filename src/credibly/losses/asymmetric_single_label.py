@@ -14,20 +14,20 @@ from credibly.types import LogOdds, Scores
 
 
 class AsymmetricSingleLabel(RowLoss):
-    r"""Asymmetric loss for one label per row: a softmax with focal weights that differ by sign.
+    r"""Asymmetric loss for exactly one label per row: a softmax with a focal weight per sign.
 
     $$\ell(z, y) = -\sum_k t_k\, w_k \log p_k, \qquad p = \varsigma(z), \qquad
       t_k = (1 - \varepsilon)\,1[k = y] + \frac{\varepsilon}{L}, \qquad
       w_k = \begin{cases}(1 - p_k)^{\gamma_+} & k = y\\ p_k^{\gamma_-} & \text{else}\end{cases}$$
 
     It is ``ASLSingleLabel`` of the official code of Ben-Baruch et al. (2021); their paper has no
-    single-label form. Without smoothing ($\varepsilon = 0$) only the label's own term is left, and
-    $\gamma_-$ has no effect; with $\gamma_+ = 0$ as well it is the cross-entropy. Not proper: both
-    the weights and the smoothing move the minimiser. The softmax is a link by convention, so
-    calibrate.
+    single-label form. Without smoothing ($\varepsilon = 0$), only the term of the present label
+    remains, and $\gamma_-$ has no effect; with $\gamma_+ = 0$ too, it is the cross-entropy. Not
+    proper: the weights and the smoothing both move the minimiser. The softmax is a link by
+    convention, so calibrate the probabilities.
 
-    With several labels in a row the first part of $t$ spreads over them evenly. Rows without a
-    label take no part, unknown labels are left out of the row and of $L$.
+    With several labels in a row, the first part of $t$ is divided evenly among them. Rows without a
+    label are ignored. Unknown labels are excluded from the row and from $L$.
 
     Args:
         gamma_pos: $\gamma_+ \ge 0$.
@@ -69,7 +69,7 @@ class AsymmetricSingleLabel(RowLoss):
         return self.log_odds(torch.where(known, working_precision(scores), ABSENT_SCORE))
 
     def initial_scores(self, label_rates: Tensor) -> Scores:
-        """Return the logs of the rates: scores whose softmax is each label's share."""
+        """Return the logs of the rates. Their softmax is the share of each label."""
         return torch.log(torch.as_tensor(label_rates).double()).to(torch.get_default_dtype())
 
     def row_values(self, scores: Scores, targets: Tensor) -> tuple[Tensor, Tensor]:
@@ -80,7 +80,7 @@ class AsymmetricSingleLabel(RowLoss):
         inside = torch.where(known, scores, ABSENT_SCORE)
         log_odds = softmax_log_odds(torch.where(labelled, inside, 0.0))
         log_share, log_rest = logsigmoid(log_odds), logsigmoid(-log_odds)
-        # Of a single known label the rest is nothing, and so is its loss.
+        # With a single known label, all other terms are empty, and the loss is 0.
         log_rest = log_rest.clamp(min=ABSENT_SCORE)
         own = weights / torch.where(labelled, count, 1.0)
         labels = known.sum(1, keepdim=True).clamp(min=1).to(own.dtype)

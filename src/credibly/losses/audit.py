@@ -1,4 +1,4 @@
-"""Check whether a loss is proper, by the gradient that training uses, and where it is not."""
+"""Check whether a loss is proper, with the gradient that training uses."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from credibly.notebook import html_table
 RATES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 _REACH = 25.0
 _STEPS = 5_001
-_NOISE = 1e-4  # a derived link carries rounding noise of this size near ±25
-# Rates above one half: there random batches can hold more labels than expected.
+_NOISE = 1e-4  # a derived link has rounding noise of this size near ±25
+# Rates above one half: random batches can then contain more labels than expected.
 _INDEPENDENT_RATES = ((0.2, 0.6, 0.4), (0.7, 0.3, 0.5))
 _EXCLUSIVE_RATES = ((0.6, 0.3, 0.1), (0.1, 0.2, 0.7))
-_COLUMNS = 3  # some links depend on the number of labels; any number above one will do
+_COLUMNS = 3  # some links depend on the number of labels; any number above one works
 
 
 @dataclass(frozen=True, repr=False)
 class Audit:
-    """The result of ``audit``; ``str()`` of it is a short text."""
+    """The result of ``audit``; ``str()`` returns a short text."""
 
     loss: str
     properness: Properness
-    """The verdict, from what was measured, not from what the loss says of itself."""
+    """The verdict from the measurements, independent of the attribute of the loss."""
     increasing: bool
     """Whether the link rises strictly wherever it is neither 0 nor 1."""
     low: float
@@ -43,14 +43,14 @@ class Audit:
     """Intervals of scores on which the link falls."""
     rates: tuple[float, ...]
     minimisers: tuple[float, ...]
-    """Probability by the link where training with each rate stops."""
+    """For each rate, the probability that the link gives where training stops."""
     published: tuple[float, ...] | None
     """The same by the map that the method's authors published, where it differs from the link."""
     note: str
 
     @property
     def worst(self) -> float:
-        """Largest distance between a rate within reach and where training with it ends."""
+        """Return the largest difference between a reachable rate and the trained probability."""
         pairs = zip(self.rates, self.minimisers, strict=True)
         return max((abs(a - b) for a, b in pairs if self.low < a < self.high), default=0.0)
 
@@ -58,7 +58,7 @@ class Audit:
         return f"<Audit of {self.loss}: {_VERDICT[self.properness]}>"
 
     def _repr_html_(self) -> str:
-        """Return rates and where training with them ends as a table, for notebooks."""
+        """Return the rates and the trained probabilities as a table, for notebooks."""
         rows = [["by the link", *self.minimisers]]
         rows += [] if self.published is None else [["published", *self.published]]
         heads = ["rate", *(f"{rate:.2f}" for rate in self.rates)]
@@ -91,12 +91,12 @@ def _edge(score: float) -> str:
 
 
 def audit(loss: Loss) -> Audit:
-    """Check a loss: does its link rise, what does it reach, is the minimiser the true rate?
+    """Check whether a loss is proper: whether its link increases, its range, and its minimiser.
 
-    The minimiser is found from the gradient that training uses (a detached weight counts as
-    detached). Losses that couple labels or rows are audited on small random batches with known
-    rates, some above one half: the expectation over all batches is minimised exactly. A loss that
-    is right for a batch of mean targets only does not pass.
+    The minimiser is found from the gradient that training uses, so detached weights count as
+    constants. Losses that couple labels or rows are audited on small random batches with known
+    rates, some of them above one half. The expectation over all batches is minimised exactly. A
+    loss that is correct only for a batch of mean targets does not pass.
 
     Example:
         >>> from credibly.losses import SPA
@@ -106,11 +106,11 @@ def audit(loss: Loss) -> Audit:
     if loss.needs_indices or not (loss.has_link or isinstance(loss, BinaryLoss)):
         note = "it only ranks; fit `cr.calibrate.Affine()` on held-out scores for probabilities"
         if loss.needs_indices:
-            note = "its targets are its own estimates, so there is no given rate to recover"
+            note = "its targets are its own estimates, so there is no true rate to recover"
         return Audit(str(loss), "none", False, 0, 0, (), (), (), (), None, note)
     if isinstance(loss, BinaryLoss):
         return _audit_curve(loss)
-    return _audit_batches(copy.deepcopy(loss))  # a loss with a state keeps its own
+    return _audit_batches(copy.deepcopy(loss))  # the copy protects the state of the loss
 
 
 def _audit_curve(loss: BinaryLoss) -> Audit:
@@ -120,7 +120,7 @@ def _audit_curve(loss: BinaryLoss) -> Audit:
     steps = log_odds[1:] - log_odds[:-1]
     stops = _stationary(loss, torch.tensor(RATES, dtype=torch.float64))
     minimisers = torch.sigmoid(_link(loss, stops))
-    # A softmax of equal columns says nothing about a label.
+    # A softmax of equal columns carries no information about a label.
     compared = loss.has_link and loss.published != "softmax"
     published = torch.sigmoid(_columns(loss.published_log_odds, stops)) if compared else None
     target = torch.tensor(RATES, dtype=torch.float64)
@@ -152,14 +152,14 @@ def _audit_curve(loss: BinaryLoss) -> Audit:
 
 def _note(right: bool, as_published: bool, complete: bool, falls: bool) -> str:
     if falls:
-        return "the derived link falls somewhere: one probability belongs to several scores"
+        return "the derived link is not monotone: several scores give the same probability"
     if not right:
         return "training does not stop where the link gives the rate, or the link is flat"
     if not complete:
-        return "every rate that the link can reach is recovered; on a plateau, or beyond, it is not"
+        return "the link recovers every rate in its range, but not on a plateau or beyond"
     if not as_published:
-        return "by its own link every rate is recovered; by a sigmoid it is not"
-    return "training stops exactly where the link gives the true rate"
+        return "its own link recovers every rate; a sigmoid does not"
+    return "training stops where the link gives the true rate"
 
 
 def _columns(function: Callable[[Tensor], Tensor], scores: Tensor) -> Tensor:
@@ -167,12 +167,12 @@ def _columns(function: Callable[[Tensor], Tensor], scores: Tensor) -> Tensor:
 
 
 def _link(loss: BinaryLoss, scores: Tensor) -> Tensor:
-    # A loss may refuse its link; the audit shows the derived one nevertheless.
+    # A loss may have no link on purpose. The audit shows the derived link anyway.
     return _columns(loss.log_odds if loss.has_link else loss.derived_log_odds, scores).detach()
 
 
 def _stationary(loss: BinaryLoss, rates: Tensor) -> Tensor:
-    """Return the score where the gradient for each (soft) rate turns from negative to positive."""
+    """Return the score at which the gradient for each (soft) rate becomes positive."""
     targets = rates[:, None].expand(-1, _COLUMNS)
 
     def falling(middle: Tensor) -> Tensor:
@@ -184,7 +184,7 @@ def _stationary(loss: BinaryLoss, rates: Tensor) -> Tensor:
 
 
 def _intervals(scores: Tensor, flags: Tensor) -> tuple[tuple[float, float], ...]:
-    """Return runs of True as intervals of scores; runs less than one apart count as one."""
+    """Return runs of True as intervals of scores; intervals less than one apart are merged."""
     intervals: list[tuple[float, float]] = []
     for score in scores[flags].tolist():
         if intervals and score - intervals[-1][1] < 1:
@@ -221,13 +221,13 @@ def _audit_batches(loss: Loss) -> Audit:
 
 
 def _expected_minimiser(loss: Loss, batches: list[tuple[float, Tensor]], rates: Tensor) -> Tensor:
-    """Return the scores, one row per row of ``rates``, at which the expected loss is least."""
+    """Return the scores that minimise the expected loss, one row per row of ``rates``."""
     start = torch.zeros(len(rates), rates.shape[1] * loss.scores_per_label, dtype=torch.float64)
     scores = start.requires_grad_()
     optimizer = torch.optim.LBFGS(
         [scores],
         max_iter=60,
-        max_eval=90,  # a choice among labels makes steps, at which a line search would not end
+        max_eval=90,  # choosing among labels makes steps, on which a line search would not end
         tolerance_grad=1e-9,
         tolerance_change=1e-13,
         line_search_fn="strong_wolfe",
@@ -237,7 +237,7 @@ def _expected_minimiser(loss: Loss, batches: list[tuple[float, Tensor]], rates: 
         optimizer.zero_grad()
         total = scores.new_zeros(())
         for probability, targets in batches:
-            loss.fit_state([(scores.detach(), rates)])  # a running state that has settled
+            loss.fit_state([(scores.detach(), rates)])  # the state at convergence
             total = total + probability * loss(scores, targets)
         total.backward()
         return total
@@ -247,7 +247,7 @@ def _expected_minimiser(loss: Loss, batches: list[tuple[float, Tensor]], rates: 
 
 
 def _random_batches(rates: Tensor, one_of: bool) -> list[tuple[float, Tensor]]:
-    """Return every batch of targets that rows with these rates can have, with its probability."""
+    """Return every possible batch of targets for rows with these rates, with its probability."""
     labels = rates.shape[1]
     outcomes = torch.tensor(list(itertools.product((0.0, 1.0), repeat=labels)), dtype=rates.dtype)
     if one_of:

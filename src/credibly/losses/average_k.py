@@ -26,33 +26,34 @@ class AverageK(BatchLoss):
       - \frac{\alpha}{|S|}\sum_{(i,j) \in S} \log\sigma(z_{ij})
       - \frac{\alpha}{|R|}\sum_{(i,j) \in R} \log(1 - \sigma(z_{ij}))$$
 
-    The second head $z'$ (SCCP, softmax) proposes: $S$ are its $\mathrm{round}((K-1)|B|)$ largest
-    probabilities in the batch, observed labels excluded, ties to the lowest index; no gradient
-    flows through the choice. The first head $z$ (ML, sigmoid) learns observed and proposed
-    labels; $R$ is the rest. Garcin et al. (2023), Eqs. 14–15; $K$ may be fractional, $K = 1$
-    empties $S$ and $K = L$ empties $R$, and an empty sum is left out.
+    The second head $z'$ (SCCP, softmax) proposes labels: $S$ are its $\mathrm{round}((K-1)|B|)$
+    largest probabilities in the batch, without observed labels, ties to the lowest index. The
+    selection has no gradient. The first head $z$ (ML, sigmoid) learns observed and proposed labels;
+    $R$ is the rest. Garcin et al. (2023), Eqs. 14–15; $K$ may be fractional. $S$ is empty for $K =
+    1$, and $R$ for $K = L$; an empty sum is omitted.
 
     ``scores`` have two columns per label, (rows, $2L$): the ML head first, then the SCCP head.
-    ``head`` chooses the score-to-probability map:
+    ``head`` selects the map from scores to probabilities:
 
-    * ``"ml"``: sigmoid of the ML head, which is how that head is trained.
+    * ``"ml"``: sigmoid of the ML head, as in its training.
     * ``"ml-softmax"``: softmax of the ML head. Algorithm 1 as printed applies a softmax to the
-      logits of whichever head predicts. Its sets differ from those of ``"ml"``: a softmax compares
-      a label with its row, a sigmoid does not.
+      logits of any head that predicts. Its sets differ from those of ``"ml"``: a softmax compares a
+      label with the rest of its row, a sigmoid does not.
     * ``"sccp"``: softmax of the SCCP head, strictly proper for the observed label.
 
-    The ML head estimates membership of the set, not a rate, so neither map of it is proper.
+    The ML head estimates whether a label belongs to the set, not its rate, so neither of its maps
+    is proper.
 
-    Rows without an observed label take no part; unknown labels of a row are neither proposed nor
-    rejected. With several labels in a row the softmax term spreads over them evenly. Across
-    processes, in training mode, $S$ is chosen from the union of all batches. A weight multiplies
-    the terms of its row and has no part in the choice.
+    Rows without an observed label are ignored. Unknown labels of a row are neither proposed nor
+    rejected. With several labels in a row, the softmax term is divided evenly among them. Across
+    processes, in training mode, $S$ is selected from the union of all batches. A weight multiplies
+    the terms of its row and does not affect the selection.
 
     Args:
         average_size: $K$, between 1 and the number of labels.
-        alpha: $\alpha > 0$, weight of what was proposed and rejected.
-        head: ``"ml"``, ``"ml-softmax"`` or ``"sccp"``: what ``log_odds`` and ``probabilities``
-            use; ``ranking_scores`` are those of the head.
+        alpha: $\alpha > 0$, weight of proposed and rejected labels.
+        head: ``"ml"``, ``"ml-softmax"`` or ``"sccp"``: the map of ``log_odds`` and
+            ``probabilities``. ``ranking_scores`` are those of the head.
         reduction: ``"mean"``, ``"rows"``, ``"sum"`` or ``"none"``; see `Loss`.
 
     Example:
@@ -109,14 +110,14 @@ class AverageK(BatchLoss):
         return {**self.ranking_formula(), "link": kind}
 
     def initial_scores(self, label_rates: Tensor) -> Scores:
-        """Return logits of the rates for the ML head, logs of them for the SCCP head."""
+        """Return logits of the rates for the ML head, and their logs for the SCCP head."""
         rates = torch.as_tensor(label_rates).double()
         return torch.cat([torch.logit(rates), torch.log(rates)]).to(torch.get_default_dtype())
 
     def batch_values(
         self, scores: Scores, targets: Tensor, weight: Tensor | None, *, update_state: bool
     ) -> tuple[Tensor, Tensor]:
-        """Return one value per row, 0 without an observed label, and the number of the others."""
+        """Return one value per row, 0 without an observed label, and the number of others."""
         ml, sccp = scores.chunk(2, 1)
         checks.average_size(self.average_size, ml.shape[1])
         observed = targets > 0
@@ -129,7 +130,7 @@ class AverageK(BatchLoss):
         inside = torch.where(observed | open_, sccp, -torch.inf)
         log_shares = torch.log_softmax(torch.where(labelled[:, None], inside, 0.0), 1)
         with torch.no_grad():
-            # By log-probability: where probabilities round to 0 it still tells them apart.
+            # By log-probability, which still differs where probabilities round to 0.
             candidates = torch.where(open_ & ~log_shares.isnan(), log_shares, -torch.inf)
             proposed = self._proposed(candidates, rows)
             rejected = open_ & ~proposed
@@ -152,7 +153,7 @@ class AverageK(BatchLoss):
 
 
 def _ranks(candidates: Tensor) -> Tensor:
-    """Return the rank of every entry, 0 the largest, ties to the lowest index; −inf has none."""
+    """Return the rank of each entry: 0 for the largest, ties to the lowest index, none for −inf."""
     flat = candidates.reshape(-1)
     order = torch.argsort(flat, descending=True, stable=True)
     ranks = torch.argsort(order, stable=True).to(torch.float64)
@@ -160,7 +161,7 @@ def _ranks(candidates: Tensor) -> Tensor:
 
 
 def _propose(candidates: Tensor, count: int, across: bool) -> Tensor:
-    """Mark the ``count`` largest entries over all processes; −inf is no candidate."""
+    """Mark the ``count`` largest entries over all processes; −inf is never selected."""
     flat = candidates.reshape(-1)
     indices = largest_entries(flat, count)
     if across and collectives.process_count() > 1:
@@ -171,8 +172,8 @@ def _propose(candidates: Tensor, count: int, across: bool) -> Tensor:
 
 
 def _among_all(values: Tensor, count: int) -> Tensor:
-    """Return which of this process's best entries are among the best of all; ties by rank."""
-    # Every part is in ascending order of index, so all of them together are, by rank, too.
+    """Return which of this process's best entries are among the best overall; ties by rank."""
+    # Each part is in ascending order of index, so their concatenation by rank is too.
     parts = collectives.all_gather(values)
     before = sum(len(part) for part in parts[: collectives.process_rank()])
     best = largest_entries(torch.cat(parts), count) - before
@@ -182,7 +183,7 @@ def _among_all(values: Tensor, count: int) -> Tensor:
 def largest_entries(values: Tensor, count: int) -> Tensor:
     """Return indices of the ``count`` largest entries, ascending; ties to the lowest index.
 
-    Entries at −inf are never taken.
+    Entries of −inf are never selected.
 
     Example:
         >>> largest_entries(torch.tensor([0.1, 0.7, 0.3, 0.7, 0.3]), 3)

@@ -17,20 +17,21 @@ class BalancedTopK(RowLoss):
     $$\ell = \max\Bigl(0,\; m + \frac1M \sum_{k=1}^{M} (s + \epsilon Z_k)_{[K+1]} - s_y\Bigr)$$
 
     $x_{[K+1]}$ is the $(K+1)$-th largest entry and $Z_k$ are standard normal. The gradient flows
-    through the scores at the selected places and $s_y$, not through the noise. Garcin et al.
-    (2022), balanced form. The mean is over rows with an observed label; with several, over those.
+    through the selected scores and $s_y$, not through the noise. Garcin et al. (2022), balanced
+    form. The mean is over rows with an observed label. With several such labels, the value is the
+    mean over them.
 
-    Noise is drawn in training mode only, from ``generator`` or torch's global one, so that
-    ``torch.manual_seed`` controls it; in evaluation mode the loss is the plain top-K hinge. Unknown
-    labels are not ranked, and a row with no more than $K$ known labels costs nothing. No link:
-    scores only rank. A NaN score makes its row NaN.
+    Noise is drawn only in training mode, from ``generator`` or from torch's global generator, which
+    ``torch.manual_seed`` controls. In evaluation mode, the loss is the plain top-K hinge. Unknown
+    labels are not ranked, and a row with at most $K$ known labels has value 0. No link: scores only
+    rank. A NaN score makes the value of its row NaN.
 
     Args:
-        average_size: $K$, a whole number of at least 1: how many labels are returned per row.
+        average_size: $K$, a whole number of at least 1: the number of labels returned per row.
         noise: $\epsilon \ge 0$.
         num_samples: $M \ge 1$.
         margin: $m > 0$.
-        generator: where the noise comes from.
+        generator: source of the noise.
         reduction: ``"mean"``, ``"rows"``, ``"sum"`` or ``"none"``; see `Loss`.
 
     Example:
@@ -78,12 +79,12 @@ class BalancedTopK(RowLoss):
             return 0.0 * scores.sum(1), labelled
         hinges = torch.relu(self.margin + self._next_best(scores, known)[:, None] - scores)
         values = torch.where(shares > 0, shares * hinges, 0.0).sum(1)
-        # A NaN ranks above everything, so it would go unnoticed where it is not the label itself.
+        # A NaN ranks above everything, so it would be hidden unless it is the label itself.
         values = torch.where(scores.isnan().any(1), torch.nan, values)
         return torch.where(ranked, values, 0.0), labelled
 
     def _next_best(self, scores: Scores, known: Tensor) -> Tensor:
-        """Return the mean over samples of the (K+1)-th largest noised score, taken at its place."""
+        """Return the mean over samples of the (K+1)-th largest noised score."""
         noisy = self.training and self.noise > 0
         samples = []
         for _ in range(self.num_samples if noisy else 1):

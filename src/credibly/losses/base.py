@@ -1,4 +1,4 @@
-"""What every loss is: a criterion and the map from its scores to probabilities, in one object.
+"""The base class of losses: a criterion and its map from scores to probabilities.
 
 A loss belongs to one of three families, by what it couples:
 
@@ -10,8 +10,8 @@ family          couples                      a subclass gives
 `BatchLoss`     the rows of a batch          ``batch_values``, and whether it spans processes
 ==============  ===========================  ====================================================
 
-Everything a caller may want to know about a loss is declared on `Loss`, as a class attribute or a
-method with a default. Nothing is found out by looking for names.
+Every property of a loss is declared on `Loss`, as a class attribute or as a method with a default.
+Nothing is inferred from the presence of a name.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ OTHER_NAMES = {
     "alpha": "To weigh positives, use `BCE(pos_weight=alpha / (1 - alpha))`.",
     "clip": "Its name here is `margin`.",
     "disable_torch_grad_focal_loss": "Its name here is `detach_weight`.",
-    "eps": "Nothing is clamped here, so leave it out; label smoothing is `smoothing`.",
+    "eps": "Our formulas need no clamping, so leave it out; label smoothing is `smoothing`.",
     "gamma": "There is one for each sign: `gamma_pos` and `gamma_neg`.",
     "Tp": "Its name here is `temperature_pos`.",
     "Tn": "Its name here is `temperature_neg`.",
@@ -72,11 +72,11 @@ OTHER_NAMES = {
     "size_average": "Write `reduction='mean'` or `reduction='sum'`.",
     "ignore_index": "Unknown labels are -1 or NaN in the targets, so leave it out.",
 }
-"""Arguments of other codes (official ASL and two-way, timm, torchvision), and what to write."""
+"""Arguments of other libraries (official ASL and two-way, timm, torchvision), with our names."""
 
 
 def _for_arrays(method: Callable[..., Tensor]) -> Callable[..., Any]:
-    """Return a method of a link that also takes numpy arrays, and then returns one."""
+    """Return a link method that also accepts numpy arrays, and then returns arrays."""
 
     @functools.wraps(method)
     def mapped(self: Loss, *values: Any, **named: Any) -> Any:
@@ -96,20 +96,20 @@ def _for_arrays(method: Callable[..., Tensor]) -> Callable[..., Any]:
 
 
 class Loss(nn.Module, ABC):
-    """A training criterion that owns its link.
+    """A training criterion with its link, the map from scores to log-odds.
 
-    The link (``log_odds``, ``probabilities``, ``ranking_scores`` and ``initial_scores``) takes
-    tensors and numpy arrays and returns what it was given, in subclasses too.
+    The link (``log_odds``, ``probabilities``, ``ranking_scores`` and ``initial_scores``) accepts
+    tensors and numpy arrays, and returns the same type. Subclasses inherit this.
 
-    Subclass one of the three families, which write the shared parts once. A direct subclass gives
-    ``forward`` and ``values`` and, where the method has a link, ``log_odds``.
+    Subclass one of the three families, which implement the common parts. A direct subclass defines
+    ``forward`` and ``values`` and, if the method has a link, ``log_odds``.
 
     Args:
         reduction: ``"mean"``, ``"rows"``, ``"sum"`` (of ``values``) or ``"none"`` (``values``
-            themselves). The mean divides by the number of known entries, or of rows that count (see
-            each loss). ``"rows"`` sums over labels and takes the mean over rows with a known
-            label, as many papers print it; for losses with one value per row it is the mean.
-            Weights multiply the values and leave these numbers as they are, as in
+            themselves). The mean divides by the number of known entries, or of rows that count
+            (see each loss). ``"rows"`` sums over labels and takes the mean over rows with a
+            known label, as printed in many papers; for losses with one value per row, it is the
+            mean. Weights multiply the values but do not change these numbers, as in
             ``nn.BCEWithLogitsLoss``.
     """
 
@@ -200,9 +200,9 @@ class Mine(cr.losses.RowLoss):
 
     @classmethod
     def arguments(cls) -> dict[str, bool]:
-        """Return what its name may have in brackets, and whether it must: positional arguments.
+        """Return the arguments allowed in brackets after its name, and whether each is required.
 
-        Each is kept as an attribute of that name.
+        Each is stored as an attribute of the same name.
         """
         given = signature(cls.__init__).parameters.values()
         own = [each for each in given if each.kind is each.POSITIONAL_OR_KEYWORD]
@@ -228,8 +228,8 @@ class Mine(cr.losses.RowLoss):
     def log_odds(self, scores: Scores) -> LogOdds:
         """Return the logit of the probability that each label is present; stable for any score."""
         raise checks.InputError(
-            f"{type(self).__name__} has no link: its scores only rank, so they cannot be turned "
-            "into probabilities alone. Fit `cr.calibrate.Affine()` on held-out scores and use its "
+            f"{type(self).__name__} has no link, because its scores only rank. To get "
+            "probabilities, fit `cr.calibrate.Affine()` on held-out scores and use its "
             "`transform(scores)` as log-odds."
         )
 
@@ -247,8 +247,8 @@ class Mine(cr.losses.RowLoss):
     def known_log_odds(self, scores: Scores, known: Tensor) -> LogOdds:
         """Return ``log_odds`` as if labels outside of ``known`` did not exist.
 
-        The default is right for links that map each score on its own. A link that compares the
-        scores of a row leaves the unknown ones out. Results at unknown labels mean nothing.
+        The default is correct for links that map each score separately. A link that compares the
+        scores of a row must ignore unknown labels. Results at unknown labels have no meaning.
         """
         return self.log_odds(scores)
 
@@ -256,7 +256,7 @@ class Mine(cr.losses.RowLoss):
     def top_log_odds(self, scores: Scores, log_sum: Tensor) -> LogOdds:
         """Return ``log_odds`` of some labels of each row, given log Σ exp(score) of all labels.
 
-        The default is right for links that map each score on its own.
+        The default is correct for links that map each score separately.
         """
         return self.log_odds(scores)
 
@@ -267,12 +267,12 @@ class Mine(cr.losses.RowLoss):
 
     @_for_arrays
     def ranking_scores(self, scores: Scores) -> Scores:
-        """Return what to rank by, one column per label: the scores, or those of one head."""
+        """Return the scores to rank by, one column per label; of two heads, those that predict."""
         return scores
 
     @_for_arrays
     def initial_scores(self, label_rates: Tensor) -> Scores:
-        """Return scores whose probabilities are ``label_rates``: biases to start a last layer with.
+        """Return scores whose probabilities are ``label_rates``, as initial biases of a last layer.
 
         Rates of exactly 0 or 1 must be smoothed first (add-half on the counts does).
         """
@@ -284,7 +284,7 @@ class Mine(cr.losses.RowLoss):
     def formula(self) -> LinkFormula | None:
         """Return the link as plain values: a name in `credibly.runtime`, and its numbers.
 
-        None, the default, is for links that only torch can compute.
+        The default, None, is for links that only torch can compute.
         """
         return None
 
@@ -295,27 +295,28 @@ class Mine(cr.losses.RowLoss):
     def numpy_link(self, *, ranking: bool = False) -> LinkFormula | None:
         """Return the formula of the link, or of ``ranking_scores``.
 
-        None where there is none, or a subclass wrote the method anew and left the formula.
+        It is None if there is no formula, or if a subclass overrides the method but not the
+        formula.
         """
         form, method = ("ranking_formula", "ranking_scores") if ranking else ("formula", "log_odds")
         return getattr(self, form)() if belongs(type(self), form, (method,)) else None
 
     def num_outputs(self, num_labels: int) -> int:
-        """Return how many scores per row the model must give for so many labels."""
+        """Return how many outputs the model needs for ``num_labels`` labels."""
         return self.scores_per_label * num_labels
 
     def num_labels_of(self, num_outputs: int) -> int:
-        """Return the number of labels that so many scores per row are for."""
+        """Return the number of labels for a number of outputs."""
         return num_outputs // self.scores_per_label
 
     def link_state(self) -> dict[str, Tensor]:
-        """Return what the link needs after training, by name in ``state_dict``: the buffers."""
+        """Return the buffers of the link, by their names in ``state_dict``."""
         return dict(self.named_buffers())
 
     def fit_state(self, batches: Iterable[tuple[Scores, Tensor]]) -> Self:
-        """Fit what the link keeps beside the model by one pass over training batches.
+        """Fit the state of the link in one pass over training batches.
 
-        The base class keeps nothing and does nothing; see ``has_state``.
+        The base class has no state and does nothing; see ``has_state``.
         """
         return self
 
@@ -330,7 +331,7 @@ class Mine(cr.losses.RowLoss):
     def linear_form(self) -> LinearForm | None:
         """Return how ``fused_linear`` computes this loss over chunks of labels, or None.
 
-        None, the default, is for losses that need the scores of all labels at once.
+        The default, None, is for losses that need the scores of all labels at once.
         """
         return None
 
@@ -352,8 +353,8 @@ class Mine(cr.losses.RowLoss):
         return f"{type(self).__name__}({self.extra_repr()})"
 
     def _apply(self, fn: Any, recurse: bool = True) -> Self:
-        # `.half()` and `.to(torch.bfloat16)` go through here. Running sums would overflow or stand
-        # still in half precision, so buffers keep theirs and only follow the device.
+        # `.half()` and `.to(torch.bfloat16)` call this. In half precision, accumulated sums would
+        # overflow or stop changing, so buffers keep their precision and only change their device.
         before = dict(self.named_buffers(recurse=False))
         super()._apply(fn, recurse)
         for name, kept in before.items():
@@ -365,13 +366,13 @@ class Mine(cr.losses.RowLoss):
 
 @functools.cache
 def belongs(kind: type, form: str, formulas: tuple[str, ...]) -> bool:
-    """Return whether no subclass wrote one of ``formulas`` again after ``form`` was written."""
+    """Return whether no subclass of the class with ``form`` overrides one of ``formulas``."""
     written = next(each for each in kind.__mro__ if not vars(each).keys().isdisjoint(formulas))
     return issubclass(next(each for each in kind.__mro__ if form in vars(each)), written)
 
 
 def working_precision(scores: Scores) -> Scores:
-    """Return float16 and bfloat16 scores as float32; everything inside a loss happens in that."""
+    """Return float16 and bfloat16 scores as float32, in which every loss is computed."""
     return scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
 
 
@@ -390,7 +391,8 @@ def softmax_log_odds(scores: Scores) -> LogOdds:
     top, index = scores.max(-1, keepdim=True)
     is_top = torch.arange(scores.shape[-1], device=scores.device) == index
     below = torch.exp(scores - top)
-    # Less any entry but the largest, the sum keeps the largest's 1, so nothing cancels.
+    # The exact 1 of the largest entry remains in the sum unless that entry is subtracted, so
+    # nothing cancels.
     rest = torch.log(below.sum(-1, keepdim=True) - torch.where(is_top, 0.0, below))
     others = scores.masked_fill(is_top, -torch.inf)
     second = others.detach().amax(-1, keepdim=True)
@@ -399,9 +401,9 @@ def softmax_log_odds(scores: Scores) -> LogOdds:
 
 
 def bisect(below: Callable[[Tensor], Tensor], like: Tensor, reach: float) -> Tensor:
-    """Return where ``below`` turns from True to False, for each entry, within ± ``reach``."""
+    """Return where ``below`` changes from True to False, per entry, within ± ``reach``."""
     low, high = torch.full_like(like, -reach), torch.full_like(like, reach)
-    for _ in range(200):  # halvings, which end at adjacent floats
+    for _ in range(200):  # bisection ends at adjacent floats
         middle = (low + high) / 2
         left = below(middle)
         low, high = torch.where(left, middle, low), torch.where(left, high, middle)

@@ -17,7 +17,7 @@ from credibly.losses.fused.form import FusedForm
 from credibly.losses.fused.pairs import LinkedPairs
 from credibly.types import LogOdds, Scores
 
-# SPA with scales and slopes 1 and no shifts: one loop serves both.
+# BCE is SPA with scales and slopes 1 and shifts 0: both use one loop.
 _NUMBERS = side_numbers((1.0, 1.0, 0.0), (1.0, 1.0, 0.0))
 
 
@@ -27,10 +27,11 @@ class BCE(BinaryLoss):
     $$\ell_+(v) = w\,\mathrm{softplus}(-v), \qquad \ell_-(v) = \mathrm{softplus}(v)$$
 
     Strictly proper; with $w = 1$ its link is the sigmoid, so log-odds are the scores themselves.
-    Equal to ``nn.BCEWithLogitsLoss`` where every target is known.
+    Equal to ``nn.BCEWithLogitsLoss`` if every target is known.
 
-    A factor ``pos_weight`` on present labels alone moves the minimiser: $g(v) = v - \log w$. The
-    link here knows it; a plain sigmoid of the scores overstates every probability where $w > 1$.
+    A factor ``pos_weight`` on present labels only moves the minimiser: $g(v) = v - \log w$. The
+    link of this class accounts for it. A plain sigmoid of the scores overestimates every
+    probability if $w > 1$.
 
     Args:
         pos_weight: $w > 0$, a number or one per label, as in ``nn.BCEWithLogitsLoss``.

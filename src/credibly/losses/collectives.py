@@ -1,13 +1,13 @@
 """Collectives over all processes of a torch.distributed job, with gradients.
 
-Losses that couple rows need the union of all batches. The convention, here and in every such loss:
-each process returns the loss of the union, and the gradient that reaches its own scores is that of
-the union times the number of processes. `DistributedDataParallel` averages gradients over
-processes, so parameters get exactly the gradient of the union, whatever the sizes of the batches.
+Losses that couple rows need the union of all batches. Every such loss follows one convention: each
+process returns the loss of the union, and the gradient of its own scores is that of the union times
+the number of processes. `DistributedDataParallel` averages gradients over processes, so parameters
+get exactly the gradient of the union, whatever the sizes of the batches.
 
-Every process must take part in each call, forward and backward; that is why losses reach across
-processes in training mode only (``across``), and ``loss.eval()`` stays local. Without an
-initialised process group, or with a group of one, everything here is the identity.
+Every process must take part in each call, forward and backward. Losses therefore communicate only
+in training mode (``across``); after ``loss.eval()`` they are local. Without an initialised process
+group, or with a group of one, everything here is the identity.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch import Tensor
 
 
 def process_count() -> int:
-    """Return how many processes share the batch: 1 unless torch.distributed is initialised.
+    """Return the number of processes that share the batch: 1 without torch.distributed.
 
     Example:
         >>> process_count()
@@ -32,12 +32,12 @@ def process_count() -> int:
 
 
 def process_rank() -> int:
-    """Return which of the processes this one is; 0 without torch.distributed."""
+    """Return the rank of this process; 0 without torch.distributed."""
     return dist.get_rank() if process_count() > 1 else 0
 
 
 def all_reduce_sum(local: Tensor, across: bool = True) -> Tensor:
-    """The sum of ``local`` over all processes; the gradient is all_reduce_sum over them too."""
+    """Return the sum of ``local`` over all processes. The gradient is summed over them too."""
     if not across or process_count() == 1:
         return local
     return _Sum.apply(local)  # pyright: ignore[reportReturnType]
@@ -56,7 +56,7 @@ def all_reduce_max(local: Tensor, across: bool = True) -> Tensor:
 def logsumexp(values: Tensor, dim: int | tuple[int, ...], across: bool = True) -> Tensor:
     """Return the log of the sum of ``exp(values)`` along ``dim`` and over all processes.
 
-    Entries at −inf take no part. Where nothing does, the result is −inf with gradient 0, not NaN.
+    Entries of −inf are ignored. If all are −inf, the result is −inf with gradient 0, not NaN.
 
     Example:
         >>> logsumexp(torch.tensor([[0.0, 0.0], [-torch.inf, -torch.inf]]), 1)
@@ -78,7 +78,7 @@ def _restore_dims(reduced: Tensor, dim: int | tuple[int, ...]) -> Tensor:
 
 
 def all_gather(local: Tensor, across: bool = True) -> list[Tensor]:
-    """Return ``local`` of every process in rank order, without gradient; lengths may differ."""
+    """Return ``local`` of every process in rank order, without gradient. Lengths may differ."""
     local = local.detach().contiguous()
     if not across or process_count() == 1:
         return [local]

@@ -1,4 +1,4 @@
-"""A user-defined loss: any pair of partial losses, with its link derived and checked."""
+"""A loss from your own pair of partial losses; its link is derived and checked."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Composite(BinaryLoss):
 
     $$\mathrm{logit}\,\hat\eta(v) = \log \ell_-'(v) - \log\bigl(-\ell_+'(v)\bigr)$$
 
-    The link is derived by autograd. On construction both partial losses are checked: finite,
-    ``positive`` not increasing, ``negative`` not decreasing. Where the derived log-odds increase
-    strictly, the pair is strictly proper with them; where they have plateaus, probabilities are
-    recoverable outside of those; where they decrease, one probability belongs to several scores
+    The link is derived by autograd. On construction, both partial losses are checked: finite,
+    ``positive`` not increasing, ``negative`` not decreasing. If the derived log-odds increase
+    strictly, the pair is strictly proper with them. If they have plateaus, probabilities are
+    recoverable outside of the plateaus. If they decrease, several scores have the same probability,
     and the loss has no link. ``cr.losses.audit(loss)`` shows where.
 
     Reid & Williamson (2010), *Composite binary losses*.
@@ -64,7 +64,7 @@ class Composite(BinaryLoss):
         _direction("positive", "increase", -down)
         _direction("negative", "decrease", up)
         log_odds = torch.log(up) - torch.log(-down)
-        steps = log_odds[1:] - log_odds[:-1]  # NaN where both ends are on the same plateau at ±∞
+        steps = log_odds[1:] - log_odds[:-1]  # NaN if both ends are on the same plateau at ±∞
         rise = log_odds.nan_to_num(posinf=1e3, neginf=-1e3)
         self.has_link = not bool((steps < -1e-6).any()) and bool(rise.max() - rise.min() > 1e-3)
         rises = bool((steps > 0).all()) and bool(torch.isfinite(log_odds).all())
@@ -79,8 +79,8 @@ class Composite(BinaryLoss):
     def log_odds(self, scores: Scores) -> Tensor:
         if not self.has_link:
             raise InputError(
-                "this pair of partial losses has no link: the derived log-odds must not decrease "
-                "as scores grow, and they do. See where with `cr.losses.audit(loss)`, or fit "
+                "this pair of partial losses has no link, because the derived log-odds decrease "
+                "as scores grow. `cr.losses.audit(loss)` shows where. Or fit "
                 "`cr.calibrate.Isotonic()` on held-out scores."
             )
         return super().log_odds(scores)

@@ -1,4 +1,4 @@
-"""Expected positive regularization: observed labels, and a number of labels to expect."""
+"""Expected positive regularization: observed labels, and the expected number of labels."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class ExpectedPositive(BatchLoss):
     $K$. Cole et al. (2021); Garcin et al. (2023), Eqs. 7–8. Many score matrices satisfy the
     constraint, so the sigmoid is a link by convention and not a proper one: calibrate.
 
-    $|B|$ counts rows with a known label; unknown entries are left out of $\hat K$. Soft targets
-    weigh their term. A NaN score makes the loss NaN, as $\hat K$ couples all rows. Across
-    processes, in training mode, $\hat K$ and $|B|$ are those of the union of all batches. A weight
-    given with a batch multiplies the first term of its row.
+    $|B|$ is the number of rows with a known label. Unknown entries are excluded from $\hat K$. Soft
+    targets weight their term. A NaN score makes the loss NaN, because $\hat K$ couples all rows.
+    Across processes, in training mode, $\hat K$ and $|B|$ are those of the union of all batches. A
+    weight given with a batch multiplies the first term of its row.
 
     Args:
-        average_size: $K$, the number of labels to expect per row; at least 1.
+        average_size: $K$, the expected number of labels per row; at least 1.
         weight: $\beta > 0$; ``None`` takes $1/L$, the balance of the loss's source.
         reduction: ``"mean"``, ``"rows"``, ``"sum"`` or ``"none"``; see `Loss`.
 
@@ -69,7 +69,7 @@ class ExpectedPositive(BatchLoss):
         excess = self._excess(scores, known, rows)
         balance = 1 / scores.shape[1] if self.weight is None else self.weight
         observed = observed if weight is None else observed * weight
-        # Each row holds the regularizer of all: as many of them as rows make up for the division.
+        # Each row contains the whole regularizer, so the mean over rows counts it once.
         return torch.where(taking_part, observed + balance * excess**2, 0.0), rows
 
     def _excess(self, scores: Scores, known: Tensor, rows: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The three families of losses: of single entries, of the labels of a row, of a whole batch."""
+"""The three families of losses: single entries, the labels of a row, a whole batch."""
 
 from __future__ import annotations
 
@@ -26,9 +26,8 @@ class BinaryLoss(Loss):
     derived: the conditional risk $\eta\,\ell_+ + (1-\eta)\,\ell_-$ is stationary where
     $\mathrm{logit}\,\eta = \log \ell_-'(v) - \log(-\ell_+'(v))$.
 
-    A weight, of a label, a row or an entry, multiplies both partial losses, so it leaves the link
-    and the minimiser of each entry as they are. The mean still divides by the number of known
-    entries.
+    Weights of labels, rows or entries multiply both partial losses, so they do not change the link
+    or the minimiser. The mean still divides by the number of known entries.
 
     Args:
         reduction: see `Loss`.
@@ -63,19 +62,19 @@ class Mine(cr.losses.BinaryLoss):
         """Return the partial loss of a label that is absent."""
 
     def loop(self) -> FusedForm | None:
-        """Return the compiled loop of the formulas, where there is one.
+        """Return the compiled loop of the formulas, if there is one.
 
-        It belongs to the very class that writes the formulas, not to its subclasses.
+        It is valid only for the class that defines the formulas, not for its subclasses.
         """
         return None
 
     def linear_form(self) -> LinearForm | None:
-        # A subclass that puts the formulas together itself may need all labels of a row.
+        # A subclass that combines the formulas itself may need all labels of a row.
         whole = belongs(type(self), "linear_form", ("forward", "values", "plain_values"))
         return EntriesLinear(self) if whole else None
 
     def for_labels(self, labels: slice) -> Self:
-        """Return this loss for some of its labels: what it holds per label is cut to them."""
+        """Return this loss for some of its labels, with its values per label restricted to them."""
         if self.label_weight is None:
             return self
         other = copy.copy(self)
@@ -103,8 +102,8 @@ class Mine(cr.losses.BinaryLoss):
 
     def plain_values(self, scores: Scores, targets: Tensor) -> Tensor:
         """Return the formula for every entry; ``targets`` are −1 where unknown."""
-        # Unknown entries are replaced before the formula: masking after it would let the
-        # gradient of an infinite or NaN score through as 0 × NaN.
+        # Unknown entries are replaced before the formula. Masking after it would let the gradient
+        # of an infinite or NaN score through as 0 × NaN.
         known = targets >= 0
         scores = torch.where(known, scores, 0.0)
         values = targets * self.positive(scores) + (1 - targets) * self.negative(scores)
@@ -130,7 +129,7 @@ class Mine(cr.losses.BinaryLoss):
         return ", ".join(text for text in shown if text)
 
     def _prepare(self, scores: Scores, targets: Tensor) -> tuple[Scores, Tensor]:
-        # Scores and targets of one dtype and shape, the usual case, need no conversion.
+        # In the usual case, scores and targets of one dtype and shape, nothing is converted.
         precise = isinstance(scores, Tensor) and scores.dtype in (torch.float32, torch.float64)
         if precise and targets.dtype == scores.dtype and targets.shape == scores.shape:
             return scores, targets
@@ -149,7 +148,7 @@ class Mine(cr.losses.BinaryLoss):
 
 
 def _per_row(targets: Tensor) -> Tensor:
-    """Return the number of known entries per row that has one."""
+    """Return the number of known entries per row with at least one."""
     known = targets >= 0
     return known.sum().double() / known.any(-1).sum().clamp(min=1)
 
@@ -157,8 +156,8 @@ def _per_row(targets: Tensor) -> Tensor:
 class RowLoss(Loss):
     """Mean of one value per row over the rows that count.
 
-    A weight of a row multiplies its value, which leaves its minimiser as it is. Weights of single
-    entries are refused: inside a sum over the labels of a row they would move the link.
+    A weight of a row multiplies its value, which does not change the minimiser. Weights of single
+    entries are an error: inside a sum over the labels of a row, they would change the link.
     """
 
     name = ""
@@ -200,10 +199,10 @@ def matrices(loss: Loss, scores: Scores, targets: Tensor) -> tuple[Scores, Tenso
 
 
 class BatchLoss(Loss):
-    """A loss in which rows of a batch share something: a normalizer, a count, a choice.
+    """A loss that couples the rows of a batch, for example by a normalizer.
 
-    A subclass that sums over processes itself, with `credibly.losses.collectives`, says so with
-    ``spans_processes = True``. Otherwise a trainer gathers the batches of all processes for it.
+    A subclass that sums over processes itself, with `credibly.losses.collectives`, sets
+    ``spans_processes = True``. Otherwise a trainer gathers the batches of all processes.
     """
 
     name = ""
@@ -245,8 +244,8 @@ def _row_weight(weight: Tensor | None, scores: Scores) -> Tensor | None:
 def check_targets(targets: ArrayLike, num_labels: int | None = None) -> None:
     """Raise ``InputError`` unless ``targets`` are 0, 1, soft in [0, 1] or unknown (−1, −100, NaN).
 
-    Losses look at shapes and dtypes only, because reading values would stall a GPU. Call this
-    once on a data set.
+    Losses check only shapes and dtypes, because reading values would stall a GPU. Call this
+    function once on a data set.
 
     Args:
         targets: a (rows, labels) matrix, or integer class indices of shape (rows,).

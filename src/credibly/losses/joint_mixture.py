@@ -36,10 +36,10 @@ class JointMixture(RowLoss):
     Args:
         components: $K \geq 1$. With one, labels depend on each other only through the row without
             labels.
-        num_labels: $L$; found at first use if not given, which must be before the optimizer is
-            made (``num_outputs`` is enough).
-        spread: standard deviation of the random start of $\delta$.
-        seed: of that start.
+        num_labels: $L$; by default found at first use, which must be before the optimizer is
+            created (``num_outputs`` is enough).
+        spread: standard deviation of the random initial values of $\delta$.
+        seed: of the initial values.
         reduction: ``"mean"``, ``"rows"``, ``"sum"`` or ``"none"``; see `Loss`.
 
     Example:
@@ -100,7 +100,7 @@ class JointMixture(RowLoss):
         unseen = torch.where(known, 0.0, none).sum(-1)
         no_label, some_label = self._empty(none, gate, empty)
         total = _log_add(some_label, no_label)
-        # Without a known positive the row may be the empty one: its factor counts.
+        # Without a known positive, the row may be empty, so the factor of the empty row counts.
         maybe_empty = _log_add(torch.logsumexp(seen + _log_complement(unseen), 1), no_label)
         emptiness = torch.where(targets >= 0, 1 - targets, 1.0).prod(1)
         likelihood = torch.logsumexp(seen, 1)
@@ -112,7 +112,7 @@ class JointMixture(RowLoss):
         none = softplus(log_odds)
         no_label, _ = self._empty(none, gate, empty)
         present = torch.logsumexp(gate[..., None] + logsigmoid(log_odds), 1)
-        # Absent while another label is present; sums from both sides never cancel.
+        # Absent while another label is present. The sums from both sides never cancel.
         before = pad(none.cumsum(-1)[..., :-1], (1, 0))
         after = pad(none.flip(-1).cumsum(-1).flip(-1)[..., 1:], (0, 1))
         others = _log_complement(before + after)
@@ -131,7 +131,7 @@ class JointMixture(RowLoss):
         return self.formula()
 
     def initial_scores(self, label_rates: Tensor) -> Scores:
-        """Return scores whose marginals are ``label_rates``; gate and empty set start at 0."""
+        """Return scores whose marginals are ``label_rates``, with gate and empty set at 0."""
         rates = torch.as_tensor(label_rates).double()
         self._know_labels(len(rates))
         offsets = self.offsets.detach().double().to(rates.device)
@@ -157,7 +157,7 @@ class JointMixture(RowLoss):
         return weights, torch.cat([chances, torch.zeros_like(chances[:, :1])], dim=1)
 
     def _split(self, scores: Scores) -> tuple[Tensor, Tensor, Tensor]:
-        """Log-odds by component (rows, K, L), log of the gate (rows, K), ε (rows,)."""
+        """Return log-odds by component (rows, K, L), log of the gate (rows, K), and ε (rows,)."""
         count = self.num_labels_of(scores.shape[1])
         self._know_labels(count)
         labels, gate, empty = scores.split([count, self.components, 1], dim=1)
@@ -166,7 +166,7 @@ class JointMixture(RowLoss):
 
     @staticmethod
     def _empty(none: Tensor, gate: Tensor, empty: Tensor) -> tuple[Tensor, Tensor]:
-        """Log of the mass without any label, times its factor; and of the mass with some."""
+        """Return the log mass of the empty row, times its factor, and that of all others."""
         total = none.sum(-1)
         no_label = empty + torch.logsumexp(gate - total, 1)
         return no_label, torch.logsumexp(gate + _log_complement(total), 1)
@@ -182,8 +182,8 @@ class JointMixture(RowLoss):
             self.num_labels = num_labels
         elif num_labels != self.num_labels:
             raise checks.InputError(
-                f"this loss must be used with {self.num_labels} labels, as before; got "
-                f"{num_labels}. Build another one."
+                f"this loss was used with {self.num_labels} labels before; got {num_labels}. Make "
+                "a new loss."
             )
 
     def _columns_text(self) -> str:
@@ -193,10 +193,10 @@ class JointMixture(RowLoss):
 
 
 def _log_complement(costs: Tensor) -> Tensor:
-    """log(1 − e^−a) for a ≥ 0, finite where a is 0."""
+    """Return log(1 − e^−a) for a ≥ 0, finite at a = 0."""
     positive = costs > _SMALLEST
     safe = torch.where(positive, costs, 1.0)
-    # 1 − e^−a = tanh(a/2) (1 + e^−a): exact for small a, and known to ONNX.
+    # 1 − e^−a = tanh(a/2) (1 + e^−a) is accurate for small a, and ONNX supports it.
     value = torch.log(torch.tanh(safe / 2)) + torch.log1p(torch.exp(-safe))
     return torch.where(positive, value, _NEVER)
 

@@ -20,40 +20,38 @@ PLATEAU = 50.0
 
 
 class LabelPairs(WrappedLoss):
-    r"""A loss plus the label pair regularizer: present labels should come out above absent ones.
+    r"""A loss plus the label pair regularizer, which ranks present labels above absent ones.
 
     $$\ell + \lambda\, \frac{2}{T(T-1)} \sum_{t:\,y_t = 1} \; \sum_{t':\,y_{t'} = 0}
       \mathrm{softplus}(g_{t'} - g_t)$$
 
     on log-odds $g$, not on scores, averaged over the rows that have a known label. $T$ counts the
     known labels of the row, so an unknown label changes nothing. Cheng & Vasconcelos (2024), Eq. 20
-    (the condition of Eq. 18 taken as $y_t \ne y_{t'}$). A row without present or without absent
-    labels adds nothing. A soft target $y$ weighs its pairs with its expectation: the pair
-    $(t, t')$ counts $y_t (1 - y_{t'})$ times.
+    (the condition of Eq. 18 taken as $y_t \ne y_{t'}$). Rows without present or without absent
+    labels add nothing. With soft targets, the pair $(t, t')$ has the weight $y_t (1 - y_{t'})$.
 
-    The wrapped loss keeps its link and everything else. Where labels are independent given the
-    input the minimiser stays where it was; where they depend on each other it is biased (true
-    rates .50 and .35 came out as .551 and .266 in one such case at $\lambda = 1$). The likelihood
-    of `JointMixture` contains the pairs already, so that loss is refused. The labels of a softmax
-    depend on each other, because exactly one is present: there ``properness`` is ``"none"``. It is
-    also ``"none"`` with ``on="published"`` where the published log-odds are not those of the link:
-    pairs then move the minimiser even of independent labels.
+    The link is that of the wrapped loss. If labels are independent given the input, the minimiser
+    does not change. If they depend on each other, it is biased: in one case with $\lambda = 1$,
+    true rates of .50 and .35 became .551 and .266. The likelihood of `JointMixture` contains the
+    pairs already, so that loss is refused. The labels of a softmax depend on each other, because
+    exactly one is present: there ``properness`` is ``"none"``. It is also ``"none"`` with
+    ``on="published"`` if the published log-odds differ from those of the link: pairs then move the
+    minimiser even of independent labels.
 
-    Where a link is flat (`Asymmetric` with a margin has log-odds of −∞ for p ≤ m) there is no
-    gradient to give: log-odds of such a link count as at most ±50, without gradient beyond, so
-    that value and gradient stay finite.
+    Where a link is flat, it has no gradient (`Asymmetric` with a margin has log-odds of −∞ for p ≤
+    m). The log-odds of such a link are clipped to ±50, without gradient beyond, so value and
+    gradient remain finite.
 
-    Time is O(positives × labels) per row; memory is that of the scores. Under ``torch.compile`` and
-    ``torch.func.vmap``, where the number of positives cannot be looked at, both are O(labels²) per
-    row.
+    Time is O(positives × labels) per row, and memory is that of the scores. Under ``torch.compile``
+    and ``torch.func.vmap``, the number of positives is unknown, so both are O(labels²) per row.
 
     Args:
         loss: any loss with a link; its ``reduction`` must be ``"mean"`` or ``"rows"``.
-        weight: $\lambda \ge 0$. The paper gives none; held-out log loss chose the smallest weights
-            tried, 0 to 0.1 (benchmarks/results/spa.md).
-        on: which log-odds are compared. ``"link"``: those of the loss's own link. ``"published"``:
-            those of the paper's tables, $\hat\eta = \sigma(v)$ for `Focal` and `Asymmetric`. The
-            two differ only for these losses.
+        weight: $\lambda \ge 0$. The paper gives no value. Held-out log loss selected the
+            smallest weights tried, 0 to 0.1 (benchmarks/results/spa.md).
+        on: the log-odds to compare. ``"link"``: those of the loss's link. ``"published"``:
+            those of the paper's tables, $\hat\eta = \sigma(v)$ for `Focal` and `Asymmetric`.
+            The two differ only for these losses.
         reduction: ``"mean"``, ``"rows"``, ``"sum"`` or ``"none"``; see `Loss`.
 
     Example:
@@ -83,21 +81,21 @@ class LabelPairs(WrappedLoss):
             )
         if loss.models_pairs:
             raise checks.InputError(
-                f"`loss` must not model pairs of labels itself; {loss} is the likelihood of all "
-                "labels together, to which pairs add nothing. Use it without label pairs."
+                f"`loss` must not be a joint likelihood of labels, as {loss} is. Use it without "
+                "label pairs."
             )
         self.weight = checks.at_least("weight", weight, 0.0)
         self.on = checks.choice("on", on, ("link", "published"))
         self._inherit(biased=self._biases(loss))
         self._limit = None if self._reaches_every_probability() else PLATEAU
-        # A score inside the bounds, found once: it takes a search.
+        # A score inside the bounds. Finding it takes a search, so it is done once.
         even = self._limit is not None and loss.labelwise
         self._even_score = float(loss.initial_scores(torch.tensor(0.5))) if even else 0.0
 
     def _biases(self, loss: Loss) -> bool:
-        """Return whether pairs move the minimiser even where labels are independent."""
-        # With exactly one label per row labels do depend on each other. Log-odds as published
-        # that are not those of the link order labels differently than their rates.
+        """Return whether pairs move the minimiser even if labels are independent."""
+        # With exactly one label per row, labels depend on each other. Published log-odds that
+        # differ from those of the link order labels differently than their rates.
         other_log_odds = self.on == "published" and loss.properness == "recoverable"
         return self.weight > 0 and (loss.exclusive or other_log_odds)
 
@@ -144,7 +142,7 @@ class LabelPairs(WrappedLoss):
         return pairs * checks.row_weight(weight, log_odds).to(pairs.dtype)
 
     def _compared(self, scores: Scores, targets: Tensor) -> tuple[LogOdds, Tensor]:
-        """Return the log-odds that are compared, and targets as a matrix with −1 for unknown."""
+        """Return the log-odds to compare, and targets as a matrix with −1 for unknown."""
         scores = working_precision(scores)
         one_head = scores[..., : scores.shape[-1] // self.scores_per_label]
         matrix = coding.unknown_to_minus_one(coding.tensor_matrix(one_head, targets))
@@ -156,21 +154,21 @@ class LabelPairs(WrappedLoss):
         return self.loss.known_log_odds(scores, known)
 
     def _bounded_log_odds(self, scores: Scores, known: Tensor) -> LogOdds:
-        if self.loss.labelwise:  # a NaN at an unknown label would come back as 0 × NaN
+        if self.loss.labelwise:  # a NaN at an unknown label would propagate as 0 × NaN
             scores = torch.where(known, scores, self._even_score)
         log_odds = self._estimate(scores, known)
         if self._limit is None:
             return log_odds
         if self.loss.labelwise:
-            # What is out of bounds is replaced before the link: after it, the infinite slope at
-            # the edge of a plateau would come through as 0 × ∞.
+            # Scores out of bounds are replaced before the link. After it, the infinite slope at the
+            # edge of a plateau would propagate as 0 × ∞.
             inside = log_odds.detach().abs() < self._limit
             calm = self._estimate(torch.where(inside, scores, self._even_score), known)
             log_odds = torch.where(inside, calm, log_odds.detach())
         return log_odds.clamp(-self._limit, self._limit)
 
     def _reaches_every_probability(self) -> bool:
-        if not self.loss.labelwise and self.loss.has_state:  # a link that needs a batch first
+        if not self.loss.labelwise and self.loss.has_state:  # the link needs the state of a batch
             return False
         columns = 2 * self.loss.scores_per_label
         ends = torch.tensor([[-1e4], [1e4]], dtype=torch.float64).repeat(1, columns)

@@ -19,27 +19,26 @@ class OnlineEstimation(BatchLoss):
       \ell'(F \mid \tilde Y) = \frac{1}{|B| L} \sum_{i,j} \bigl[\mathrm{BCE}(f_{ij}, \tilde y_{ij})
       - 1[j = y_i] \log f_{ij}\bigr] + \Bigl(\frac{\hat K(F) - K}{L}\Bigr)^2$$
 
-    $F = \sigma(\text{scores})$; $\tilde Y = \sigma(\Theta)$ are estimates of the labels of the
-    training rows, learned at the same time: $\Theta$, (training rows, labels), is a parameter of
-    this module, so give ``loss.parameters()`` to the optimizer, too. What is behind the bar
-    counts as constant. Cole et al. (2021), scaled as in their public code. $\Theta$
-    starts at random around even odds, and at 0.995 where a label is observed, the first time its
-    row is seen.
+    $F = \sigma(\text{scores})$. $\tilde Y = \sigma(\Theta)$ are estimates of the labels of the
+    training rows, learned at the same time. $\Theta$, (training rows, labels), is a parameter of
+    this module, so pass ``loss.parameters()`` to the optimizer too. The quantity behind the bar is
+    a constant. Cole et al. (2021), scaled as in their public code. $\Theta$ starts at random around
+    even odds. When a row is seen for the first time, its observed labels are set to 0.995.
 
-    In training each batch must say which rows it holds, ``indices``; a batch of all rows in order
-    need not. In evaluation mode rows have no estimates, and the loss is what is left: observed
-    labels and the expected number. The sigmoid is a link by convention and not a proper one:
-    calibrate. Memory is training rows × labels, on every process; across processes each estimates
-    the rows it sees, so rows should stay with their process.
+    In training, each batch must name its rows by ``indices``, except for a batch of all rows in
+    order. In evaluation mode there are no estimates, and the loss consists of the observed labels
+    and the expected number. The sigmoid is a link by convention and not a proper one: calibrate.
+    Memory is training rows × labels on every process. Each process estimates the rows that it sees,
+    so rows should stay with their process.
 
-    Unknown entries and rows of unknowns are left out; soft targets weigh their term. A NaN score
-    makes the loss NaN, as $\hat K$ couples all rows. A weight multiplies the value of its row.
+    Unknown entries and rows of unknowns are ignored. Soft targets weight their term. A NaN score
+    makes the loss NaN, because $\hat K$ couples all rows. A weight multiplies the value of its row.
 
     Args:
-        num_rows: rows of the training set.
+        num_rows: number of rows of the training set.
         num_labels: $L$.
-        average_size: $K$, the number of labels to expect per row.
-        spread: how far from one half the estimates start at most, in [0, ½).
+        average_size: $K$, the expected number of labels per row.
+        spread: maximum distance of the initial estimates from one half, in [0, ½).
         seed: seed of the random start.
         reduction: ``"mean"``, ``"rows"``, ``"sum"`` or ``"none"``; see `Loss`.
 
@@ -143,7 +142,7 @@ class OnlineEstimation(BatchLoss):
     def _half(
         self, log_odds: Tensor, others: Tensor | None, targets: Tensor, known: Tensor
     ) -> Tensor:
-        """Return ℓ′ of one side given the other, one value per row; without it, what needs none."""
+        """Return ℓ′ of one side given the other, per row; without it, the remaining terms."""
         cost = -targets * logsigmoid(log_odds)
         if others is not None:
             given = torch.sigmoid(others.detach())
@@ -177,7 +176,7 @@ class OnlineEstimation(BatchLoss):
 
     @torch.no_grad()
     def _observe(self, indices: Tensor, targets: Tensor) -> None:
-        """Set estimates of rows seen for the first time to .995 where a label was observed."""
+        """Set observed labels to .995 in the estimates of rows that are seen for the first time."""
         new = ~self.seen[indices]
         rows = self.estimate_log_odds[indices]
         sure = new[:, None] & (targets.to(rows.device) == 1)

@@ -22,44 +22,46 @@ _MOMENTUM = {"batch": 0.9, "running": 0.99}
 
 
 class Quasibinary(BatchLoss):
-    r"""Quasibinary loss: scores are log-probabilities up to one constant shared by everything.
+    r"""Quasibinary loss: scores are log-probabilities up to one constant for all labels and rows.
 
     $$\log q = z - \log C, \qquad \log C = \mathrm{LSE}_{i,k}(z) - \log N, \qquad
       \ell = \frac1B \sum_{i,k} \bigl[-y \log q + \max(\log q', 0)\bigr]$$
 
     with $N$ the number of positive labels and $B$ the number of rows in the batch. Liao et al.
-    (2020), Eqs. 10–12; Eq. 11 is an objective to maximise, so its sign is turned here. The
+    (2020), Eqs. 10–12; Eq. 11 is an objective to maximise, so its sign is reversed here. The
     gradient flows through $C$. ``penalty`` says which $q'$ the last term takes:
 
     * ``"batch"``, as printed: $q' = q$, by the normalizer of the batch. The gradient is
       $\tfrac1B [q(1 - M/N) - y + 1\{q > 1\}]$, with $M$ the number of entries at $q > 1$. **Not
-      proper at any finite batch size**, only as $B \to \infty$: at $z = \log \eta$, $q$ passes 1
-      whenever a batch happens to hold more labels than expected. Training from the truth takes
-      $\eta = .95$ to $q = .78 / .83 / .88 / .93$ at $B = 1 / 2 / 8 / 64$.
-    * ``"running"``: $q' = z - \log \bar C$, by the running ``normalizer``, as a constant. At
-      $e^z \propto \eta$ it never fires, and what is left is a profiled Poisson loss, which is
-      stationary there for every batch size. So the loss is strictly proper with the link $q$,
-      as long as $\bar C$ has settled.
+        proper at any finite batch size**, only as $B \to \infty$: at $z = \log \eta$, $q$ exceeds 1
+        whenever a batch contains more labels than expected. Training that starts at the truth takes
+        $\eta = .95$ to $q = .78 / .83 / .88 / .93$ at $B = 1 / 2 / 8 / 64$.
+    * ``"running"``: $q' = z - \log \bar C$, with the running average ``normalizer`` as a constant.
+    At
+      $e^z \propto \eta$ this term is 0. The rest is a profiled Poisson loss, which is stationary
+      there for every batch size. The loss is therefore strictly proper with the link $q$, once
+      $\bar C$ has converged.
 
-    After training $C$ is a constant, ``normalizer``. Eq. 13 as printed diverges; the intent is a
-    running average. A mean of ratios is biased, so running sums of $\sum e^z$ and of $N$ are kept
-    (in log space) and their ratio taken; ``fit_state`` replaces them by exact sums over a data
-    set. Before any batch $C = 1$.
+    After training, $C$ is a constant, ``normalizer``. Eq. 13 as printed diverges; the intent is a
+    moving average. A mean of ratios is biased, so moving sums of $\sum e^z$ and of $N$ are kept
+    (in log space) and divided; ``fit_state`` replaces them by exact sums over a data set. Before
+    the first batch, $C = 1$.
 
-    In evaluation mode the loss uses the constant $C$, and adds the part of the Poisson loss that
-    the normalizer of a batch makes vanish, $\tfrac1B \sum [\min(q, 1) - y]$; without it a
-    validation loss would fall as scores grow. A batch without positives uses the constant $C$ too.
+    In evaluation mode, the loss uses the constant $C$. It adds the part of the Poisson loss that
+    vanishes with the normalizer of a batch, $\tfrac1B \sum [\min(q, 1) - y]$; without it, a
+    validation loss would decrease as scores grow. A batch without positives uses the constant $C$
+    too.
 
-    Soft targets count by their size; unknown ones are left out of $C$, $N$, $B$ and the sum. A
-    weight multiplies a row wherever it enters: its terms, $C$ and $N$, so the link stays. A NaN
-    score makes the loss of the batch NaN, as all entries share $C$; such a batch leaves the running
-    sums as they were. Across processes, in training mode, $C$, $N$ and $B$ are those of the union
-    of all batches, and so is the state.
+    Soft targets count by their size. Unknown targets are excluded from $C$, $N$, $B$ and the sum. A
+    weight multiplies all contributions of a row: its terms, $C$ and $N$, so the link does not
+    change. A NaN score makes the loss of the batch NaN, because all entries share $C$; such a batch
+    does not change the moving sums. Across processes, in training mode, $C$, $N$, $B$ and the state
+    are those of the union of all batches.
 
     Args:
-        momentum: weight of the past in the running sums, in [0, 1). ``None`` takes .9 for
-            ``"batch"``, as printed, and .99 for ``"running"``, whose penalty should not follow the
-            noise of single batches.
+        momentum: weight of the past in the moving sums, in [0, 1). ``None`` means .9 for
+            ``"batch"``, as printed, and .99 for ``"running"``, whose penalty should not follow
+            the noise of single batches.
         penalty: ``"batch"`` or ``"running"``; see above.
         reduction: ``"mean"``, ``"rows"``, ``"sum"`` or ``"none"``; see `Loss`.
 
@@ -99,12 +101,12 @@ class Quasibinary(BatchLoss):
 
     @property
     def normalizer(self) -> Tensor:
-        """$C$: what exp(score) is divided by at test time."""
+        """Return $C$, the divisor of exp(score) at test time."""
         return torch.exp(self.log_normalizer)
 
     @property
     def log_normalizer(self) -> Tensor:
-        """$\\log C$; 0 before any batch with a label."""
+        """Return $\\log C$; 0 before the first batch with a label."""
         counted = self.count > 0
         return torch.where(
             counted, self.log_sum - torch.log(torch.where(counted, self.count, 1.0)), 0.0
@@ -114,7 +116,7 @@ class Quasibinary(BatchLoss):
         return QuasibinaryLinear(self) if self.training else None
 
     def log_odds(self, scores: Scores) -> LogOdds:
-        """Return log-odds of $q$, clipped just below $q = 1$ to stay finite; rank by the scores."""
+        """Return log-odds of $q$, clipped just below $q = 1$ to be finite; rank by the scores."""
         scores = working_precision(scores)
         log_q = (scores - self.log_normalizer).to(scores.dtype)
         log_q = log_q.clamp(max=math.log1p(-torch.finfo(scores.dtype).eps))
@@ -133,7 +135,7 @@ class Quasibinary(BatchLoss):
     def fit_state(self, batches: Iterable[tuple[Scores, Tensor]]) -> Self:
         """Replace the running sums by exact ones over ``(scores, targets)`` batches.
 
-        Each process gives its own share of the data, and every process must take part.
+        Each process passes its own share of the data, and every process must take part.
 
         Example:
             >>> loss = Quasibinary()
@@ -160,13 +162,13 @@ class Quasibinary(BatchLoss):
     def batch_values(
         self, scores: Scores, targets: Tensor, weight: Tensor | None, *, update_state: bool
     ) -> tuple[Tensor, Tensor]:
-        """Return one value per entry, 0 where unknown, and the number of rows with a known one."""
+        """Return one value per entry, 0 if unknown, and the number of rows with a known entry."""
         known = targets >= 0
         present = torch.where(known, targets, 0.0)
         scores = torch.where(known, scores, 0.0)
         factor = None if weight is None else weight[:, None]
         rows = collectives.all_reduce_sum(known.any(1).sum(), self.training)
-        # The state of before this batch: what the batch itself changes comes after.
+        # The state before this batch. The changes by the batch itself come after.
         running = (scores - self.log_normalizer).to(scores.dtype)
         if self.training:
             settled = self.count > 0
@@ -174,7 +176,7 @@ class Quasibinary(BatchLoss):
             log_q = torch.where(count > 0, log_q, running)
             penalized = log_q
             if self.penalty == "running":
-                # The first batch has no past: its own normalizer, as a constant.
+                # The first batch has no past, so it uses its own normalizer, as a constant.
                 penalized = torch.where(settled, running, scores - (scores - log_q).detach())
             values = -present * log_q + penalized.relu()
         else:
@@ -191,11 +193,12 @@ class Quasibinary(BatchLoss):
         factor: Tensor | None,
         update_state: bool,
     ) -> tuple[Tensor, Tensor]:
-        """Return log q by the normalizer of this batch, and its number of positive labels."""
+        """Return log q with the normalizer of this batch, and its number of positive labels."""
         inside = torch.where(known, scores, -torch.inf).detach()
         top = inside.amax() if inside.numel() else inside.new_tensor(-torch.inf)
         top = collectives.all_reduce_max(top)
-        # The loss ignores a shift of all scores, so take the one that no exponential outgrows.
+        # The loss ignores a common shift of all scores, so shift them to keep exponentials in
+        # range.
         top = torch.where(torch.isneginf(top), 0.0, top)
         shifted = scores - top
         masses = torch.where(known, torch.exp(shifted), 0.0)
@@ -212,7 +215,7 @@ class Quasibinary(BatchLoss):
 
     @torch.no_grad()
     def remember(self, log_sum: Tensor, count: Tensor, some: Tensor) -> None:
-        """Take the sums of a batch into the running ones, unless ``some`` is False.
+        """Add the sums of a batch to the moving sums, unless ``some`` is False.
 
         Args:
             log_sum: log of the sum of exp(score) over the known entries of the batch.
@@ -223,6 +226,6 @@ class Quasibinary(BatchLoss):
         new = math.log1p(-self.momentum)
         log_sum = torch.logaddexp(self.log_sum + past, log_sum.double() + new)
         count = self.momentum * self.count + (1 - self.momentum) * count
-        # Nothing known, or a NaN among it: the past stays as it was.
+        # No known entry, or a NaN among them: the state does not change.
         self.log_sum.copy_(torch.where(some, log_sum, self.log_sum))
         self.count.copy_(torch.where(some, count, self.count))

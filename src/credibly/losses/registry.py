@@ -17,7 +17,7 @@ _PART = re.compile(r"^\s*(?P<name>[\w-]+)\s*(?:\((?P<arguments>.*)\))?\s*$")
 
 
 def from_name(name: str, **context: Any) -> Loss:
-    """Return the loss that ``name`` stands for.
+    """Return the loss with this name.
 
     A name may have arguments in brackets, and ``+lpr`` or ``+twl`` after it: ``spa``, ``spa+lpr``,
     ``bce+twl(weight=0.1)``, ``asl(gamma_neg=4, detach_weight=true)``,
@@ -25,8 +25,8 @@ def from_name(name: str, **context: Any) -> Loss:
 
     Args:
         name: see above; ``cr.losses.names()`` lists them.
-        context: facts of the data set, such as ``num_labels``, ``num_rows`` or
-            ``average_size``. A loss takes those that it has an argument for.
+        context: facts about the data set, such as ``num_labels``, ``num_rows`` or
+            ``average_size``. A loss uses those that it has an argument for.
 
     Example:
         >>> from_name("spa(scale_neg=10)+lpr").properness
@@ -41,7 +41,7 @@ def from_name(name: str, **context: Any) -> Loss:
         raise InputError(f"unknown loss {base!r}. {nearest(base, classes)}")
     loss = _build(classes[base], arguments, context, name)
     if len(rest) > 1:
-        raise InputError(f"one '+' may stand in the name of a loss; got {name[:200]!r}.")
+        raise InputError(f"the name of a loss may contain one '+'; got {name[:200]!r}.")
     for part in rest:
         suffix, arguments = _parse(part, name)
         loss = _wrap(loss, suffix, arguments, name)
@@ -59,7 +59,7 @@ def names() -> list[str]:
 
 
 def registered() -> dict[str, type[Loss]]:
-    """Return the losses of this package by name and alias, except those made of other losses."""
+    """Return the losses of this package by name and alias, except those that wrap other losses."""
     known: dict[str, type[Loss]] = {}
     waiting: list[type[Loss]] = [Loss]
     while waiting:

@@ -13,7 +13,7 @@ from credibly.types import Scores
 
 
 class RobustMultiLabel(RowLoss):
-    r"""Robust multi-label loss (RML): a ranking loss that stops charging outliers.
+    r"""Robust multi-label loss (RML): a ranking loss that limits the influence of outliers.
 
     $$\ell_i = \frac{1}{L_i} \Bigl[\sum_{p \in P_i} w(r_p) \sum_{n \in N_i} R(v_p - v_n)
       + \kappa \sum_{p \in P_i} R(v_p) + \kappa \sum_{n \in N_i} R(-v_n)\Bigr]$$
@@ -21,19 +21,20 @@ class RobustMultiLabel(RowLoss):
     $$R(t) = H_1(t) - (1 - \lambda)\, H_s(t), \qquad H_a(t) = \max(0, a - t)$$
 
     with WARP's weights $w(r)$ on exact ranks. The ramp $R$ is a hinge that is flat (up to the leak
-    $\lambda$) below $s$. The form is that of the supervised part of Cevikalp et al. (2019) as
-    their public code has it ($s = -0.8$, $\kappa = 5$, $\lambda = 0.1$, ranks sampled); the
-    division by the number $L_i$ of known labels and the mean over rows are ours. The default leak
-    is 0, not the code's 0.1: their paper defines the ramp as $H_1 - H_s$, which is flat below $s$,
-    and only then are outliers charged nothing more. Pass ``leak=0.1`` for the code's.
+    $\lambda$) below $s$. The form is the supervised part of Cevikalp et al. (2019) as in their
+    public code ($s = -0.8$, $\kappa = 5$, $\lambda = 0.1$, sampled ranks). The division by the
+    number $L_i$ of known labels and the mean over rows are ours. The default leak is 0, not the
+    code's 0.1: their paper defines the ramp as $H_1 - H_s$, which is flat below $s$, and only then
+    does the loss of outliers stop growing. Use ``leak=0.1`` to match the code.
 
     A label is positive above one half, negative otherwise. All rows with a known label take part.
     No link: scores only rank. A NaN score makes its row NaN.
 
     Args:
-        ramp: $s < 1$, where the ramp ends.
+        ramp: $s < 1$, the end of the ramp.
         single_weight: $\kappa \ge 0$, weight of the terms of single labels.
-        leak: $\lambda$ in [0, 1]; 0 charges outliers nothing more, 1 is the plain hinge.
+        leak: $\lambda$ in [0, 1]; with 0 the loss of outliers stops growing, 1 is the plain
+        hinge.
         reduction: ``"mean"``, ``"rows"``, ``"sum"`` or ``"none"``; see `Loss`.
 
     Example:

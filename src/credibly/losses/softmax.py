@@ -22,32 +22,32 @@ ZeroLabelRule = Literal["uniform", "max_confidence", "none_class"]
 
 
 class Softmax(RowLoss):
-    r"""Cross-entropy against the labels of a row spread evenly.
+    r"""Softmax cross-entropy; several labels of a row share its weight evenly.
 
     $$\ell(z, y) = \mathrm{LSE}_k(z_k) - \sum_k \frac{y_k}{\sum_j y_j}\, z_k$$
 
-    With one observed label per row this is the usual cross-entropy, with gradient
+    With one observed label per row, this is the usual cross-entropy, with gradient
     $\varsigma_j(z) - 1[j = y]$ (Garcin et al. 2023, Eq. 4, prints that of $\varsigma_y$ instead),
-    and strictly proper. With several labels the softmax estimates a label's *share* of its row,
+    and strictly proper. With several labels, the softmax estimates a label's *share* of its row,
     not the probability that it is present. The mean is over rows that take part.
 
-    Rows without any label are what ``zero_label`` is for; by default they take no part.
+    ``zero_label`` determines how rows without labels are used; by default they are ignored.
 
     * ``"uniform"``: $\mathrm{KL}(\text{uniform} \,\|\, \varsigma(z))$; Lee et al. (2018), Eq. 1.
     * ``"max_confidence"``: $\max_k \log \varsigma_k(z)$; Hein et al. (2019).
-    * ``"none_class"``: one more class, "none of them", whose score is fixed at 0, which costs no
-      generality, as softmax ignores a shift of all scores. Models keep one output per label.
+    * ``"none_class"``: one more class, "none of them", with a fixed score of 0. This is no
+      restriction, because the softmax ignores a shift of all scores. Models keep one output per
+      label.
 
-    Both sources print $E_\text{labelled}[\ell] + \beta\, E_\text{without}[\ell]$: two means, and a
-    weight between them. ``zero_weight`` is that $\beta$. Without it every row of a batch counts
-    alike, so that the weight is the ratio of the numbers of rows.
+    Both sources print $E_\text{labelled}[\ell] + \beta\, E_\text{without}[\ell]$; ``zero_weight``
+    is $\beta$. Without it, every row of a batch has the same weight.
 
-    Unknown labels are left out of row and normaliser alike.
+    Unknown labels are excluded from the targets and from the normalizer.
 
     Args:
-        zero_label: what to do with rows without labels; see above.
-        zero_weight: $\beta \ge 0$, or None; for ``"uniform"`` and ``"max_confidence"`` (1 in the
-            sources). Each row is then multiplied by what makes the mean over all rows that sum.
+        zero_label: how to use rows without labels; see above.
+        zero_weight: $\beta \ge 0$, or None; for ``"uniform"`` and ``"max_confidence"`` (1 in
+            the sources). Rows are then scaled so that the mean over all rows is the sum above.
         reduction: ``"mean"``, ``"rows"``, ``"sum"`` or ``"none"``; see `Loss`.
 
     Example:
@@ -100,16 +100,16 @@ class Softmax(RowLoss):
     def top_log_odds(self, scores: Scores, log_sum: Tensor) -> LogOdds:
         if self.zero_label == "none_class":
             log_sum = torch.logaddexp(log_sum, torch.zeros_like(log_sum))
-        # A share of exactly 1, by rounding, would have infinite log-odds.
+        # A share that rounds to exactly 1 would have infinite log-odds.
         top = math.log1p(-torch.finfo(torch.float64).eps)
         log_share = (scores.double() - log_sum[:, None]).clamp(max=top)
         return log_share - torch.log(-torch.expm1(log_share))
 
     def initial_scores(self, label_rates: Tensor) -> Scores:
-        """Scores whose softmax is the share of each label among all labels.
+        """Return scores whose softmax is the share of each label among all labels.
 
-        For ``"none_class"`` the rate of rows without labels is what the label rates leave over,
-        or, where they sum to one or more, what independent labels would leave.
+        For ``"none_class"``, the rate of rows without labels is one minus the sum of the label
+        rates. If the sum is at least one, it is the rate under independence of labels.
         """
         rates = torch.as_tensor(label_rates).double()
         shares = torch.log(rates) - torch.log(rates.sum())
@@ -128,7 +128,7 @@ class Softmax(RowLoss):
         weights = torch.where(known, targets, 0.0)
         count = weights.sum(-1)
         taking_part = known.any(-1) if self.zero_label else count > 0
-        # A row with nothing but −inf would have a NaN gradient: rows that drop out get zeros.
+        # A row of only −inf would have a NaN gradient, so ignored rows are set to zeros.
         inside = torch.where(known, scores, -torch.inf)
         inside = torch.where(taking_part[:, None], inside, 0.0)
         if self.zero_label == "none_class":
@@ -141,7 +141,7 @@ class Softmax(RowLoss):
         return values * self.row_factors(count > 0, taking_part).to(values.dtype), taking_part
 
     def row_factors(self, labelled: Tensor, taking_part: Tensor) -> Tensor:
-        """Return what makes the mean over rows the mean over labelled rows + β × the others'."""
+        """Return factors that make the mean over rows the labelled mean + β × the others'."""
         if self.zero_weight is None:
             return torch.ones_like(labelled, dtype=torch.float64)
         rows, inside = taking_part.sum().double(), (labelled & taking_part).sum()

@@ -17,7 +17,7 @@ from credibly.types import LogOdds, Scores
 
 
 class SPA(BinaryLoss):
-    r"""Strictly proper asymmetric loss: easy negatives cost little, probabilities stay right.
+    r"""Strictly proper asymmetric loss (SPA): easy negatives have little weight.
 
     $$\ell_+(v) = \tfrac{1}{\zeta_+}\,\mathrm{softplus}(-k_+(v - b_+)), \qquad
       \ell_-(v) = \tfrac{1}{\zeta_-}\,\mathrm{softplus}(k_-(v - b_-))$$
@@ -27,9 +27,9 @@ class SPA(BinaryLoss):
     $$g(v) = \log\frac{k_-\zeta_+}{k_+\zeta_-} + \log\sigma(k_-(v - b_-))
       - \log\sigma(-k_+(v - b_+))$$
 
-    Cheng & Vasconcelos (2024), Eqs. 16–17; both signs of Eq. 17 are corrected here: as printed it
-    decreases in $v$. Even odds sit at $v = 0.952$ with the defaults, so never threshold scores
-    at 0.
+    Cheng & Vasconcelos (2024), Eqs. 16–17; both signs of Eq. 17 are corrected here, because the
+    printed link decreases in $v$. With the defaults, $v = 0.952$ corresponds to a probability of ½.
+    Do not threshold scores at 0.
 
     Args:
         scale_pos: $\zeta_+ > 0$, divides the loss of present labels.
@@ -80,7 +80,7 @@ class SPA(BinaryLoss):
         return -logsigmoid(-self.slope_neg * (scores - self.shift_neg)) / self.scale_neg
 
     def log_odds(self, scores: Scores) -> LogOdds:
-        # log ℓ₋′ − log(−ℓ₊′) directly; through the probabilities it would saturate near ±20.
+        # log ℓ₋′ − log(−ℓ₊′) directly. Computed from probabilities, it would saturate near ±20.
         scores = working_precision(scores)
         up = logsigmoid(self.slope_neg * (scores - self.shift_neg))
         down = logsigmoid(-self.slope_pos * (scores - self.shift_pos))

@@ -1,4 +1,4 @@
-"""Two-way loss, and its term beside another loss."""
+"""Two-way loss, alone and as a term added to another loss."""
 
 from __future__ import annotations
 
@@ -32,29 +32,30 @@ class TwoWay(BatchLoss):
     Kobayashi (2023), Eqs. 15 and 17, the margin from Eq. iii of its supplement; where that says
     the loss pushes max over $P$ above max over $N$, it is the minimum over $P$.
 
-    Rows and columns without positives or without negatives drop out before the sums, from value
-    and count (the official code gives NaN for a batch without positives). A soft target $y$
-    counts as positive with weight $y$ and as negative with weight $1 - y$ inside the sums.
+    Rows and columns without positives or without negatives are excluded before the sums, from value
+    and count (the official code gives NaN for a batch without positives). A soft target $y$ counts
+    as positive with weight $y$ and as negative with weight $1 - y$ inside the sums.
 
-    No link: the loss ignores a shift of all scores, so they only rank. Fit `cr.calibrate.Affine`
-    on held-out scores; temperature alone cannot help. A NaN score makes its row and its column
-    NaN, and so the loss.
+    This loss has no link, because it does not change when all scores shift. Fit
+    `cr.calibrate.Affine` on held-out scores; a temperature alone is not enough. A NaN score makes
+    its row and its column NaN, and so the loss.
 
-    Across processes the class-wise way sees the columns of the union of all batches, in training
-    mode; see `credibly.losses.collectives` for the convention. A weight multiplies the term of its
-    row, and counts the row that many times in the sums of columns.
+    Across processes, in training mode, the class-wise part uses the columns of the union of all
+    batches; see `credibly.losses.collectives` for the convention. A weight multiplies the term of
+    its row, and counts the row that many times in the sums of columns.
 
     With few rows in a batch, most columns have no positive. ``memory=N`` keeps the scores (without
-    gradient) and targets of the last N rows seen in training mode and adds them to the batch for
-    the class-wise way. It holds for ``forward`` without weights; ``values`` and evaluation see the
-    batch alone. Each process has its own memory. It is not saved: a resumed run starts with none.
+    gradient) and targets of the last N training rows and adds them to the batch in the class-wise
+    part. It applies to ``forward`` without weights; ``values`` and evaluation use only the batch.
+    Each process has its own memory. The memory is not saved: a resumed run starts with an empty
+    one.
 
     Args:
         temperature_pos: $T_P > 0$; above 1 it spreads the gradient over the positives.
         temperature_neg: $T_N > 0$.
         margin: $\epsilon$, any real number.
         ways: ``"both"``, ``"samples"`` (rows only) or ``"labels"`` (columns only).
-        memory: number of past rows that the class-wise way sees beside the batch.
+        memory: number of past rows that the class-wise part uses in addition to the batch.
         reduction: ``"mean"``, ``"rows"``, ``"sum"`` or ``"none"``; see `Loss`.
 
     Example:
@@ -129,7 +130,7 @@ class TwoWay(BatchLoss):
         return total.to(scores.dtype)
 
     def _with_past(self, scores: Scores, targets: Tensor, memory: int) -> tuple[Scores, Tensor]:
-        """Return the remembered rows and the batch, and remember the last of them."""
+        """Return stored rows and the batch, and store the last of them."""
         rows = scores, targets
         if self._past is not None:
             past_scores, past_targets = self._past
@@ -142,7 +143,8 @@ class TwoWay(BatchLoss):
     ) -> tuple[Tensor, Tensor]:
         """Return one value per row, whose mean over rows with a known label is the loss.
 
-        A row has its own sample-wise term; the term of a column is shared among its positives.
+        The sample-wise term belongs to its row. The term of a column is divided among its
+        positives.
         """
         across = self.training
         known_rows = collectives.all_reduce_sum((targets >= 0).any(1).sum(), across)
@@ -171,15 +173,15 @@ class TwoWay(BatchLoss):
     ) -> tuple[Tensor, Tensor]:
         """Return one term for each row (``dim=1``) or column (``dim=0``), and which of them count.
 
-        Inside the sums of a column a row counts ``weight`` times.
+        In the sums of a column, a row counts ``weight`` times.
         """
-        # In float64: T·log Σ of scores near 1e4 would lose the digits that the softplus looks at.
+        # In float64: T·log Σ of scores near 1e4 would lose the digits that matter to the softplus.
         known = targets >= 0
         if weight is not None:
             known = known & (weight[:, None] > 0)
         safe = torch.where(known, scores, 0.0).double()
         share = torch.where(known, targets, 0.5).double()
-        # The mask comes after the logarithm, so its argument must not be 0 where it is masked.
+        # The mask is applied after the logarithm, so the argument of a masked entry must not be 0.
         some_absent, some_present = known & (share < 1), known & (share > 0)
         absent = torch.log1p(-torch.where(some_absent, share, 0.5))
         present = torch.log(torch.where(some_present, share, 0.5))
@@ -197,21 +199,21 @@ class TwoWay(BatchLoss):
 
 
 class TwoWayTerm(WrappedLoss):
-    r"""A loss plus the two-way loss of the scores that it ranks by.
+    r"""A loss plus the two-way loss of its ranking scores.
 
     $$\ell + \frac{\lambda}{L}\, \ell_{\text{two-way}}$$
 
-    A proper loss teaches levels, the two-way loss teaches order, and a network that is trained for
-    few epochs learns the order much sooner from the second. Together they rank like the two-way
-    loss and keep the link of the first.
+    A proper loss trains probabilities, and the two-way loss trains the ranking. In few epochs, a
+    network learns to rank faster with the two-way loss. The sum ranks like the two-way loss and
+    keeps the link of the wrapped loss.
 
-    where $L$ is the number of labels: losses of single entries are means over labels, the two-way
-    loss is not, so one $\lambda$ serves few labels and many.
+    where $L$ is the number of labels. Losses of single entries are means over labels and the
+    two-way loss is not; with the division, the same $\lambda$ works for few and for many labels.
 
     The term moves the minimiser, so ``properness`` is ``"none"``: fit a calibrator on held-out rows
     (`credibly train` does).
 
-    Across processes, where the inner loss leaves the gathering to the trainer, so does this one.
+    Across processes, if the inner loss leaves gathering to the trainer, so does this one.
 
     Args:
         loss: any loss; its ``reduction`` must be ``"mean"`` or ``"rows"``.
@@ -248,7 +250,7 @@ class TwoWayTerm(WrappedLoss):
         self._inherit(biased=self.weight > 0)
 
     def train(self, mode: bool = True) -> Self:
-        """Set the mode; the term sums over processes only where the inner loss does."""
+        """Set the mode. The term sums over processes only if the inner loss does."""
         super().train(mode)
         self.two_way.train(mode and self.spans_processes)
         return self

@@ -17,12 +17,12 @@ class Warp(RowLoss):
       \qquad w(r) = \sum_{k=1}^{r} \frac1k$$
 
     $r_p$ is the number of negatives within the margin of positive $p$ or above it. Gong et al.
-    (2014) estimate it by sampling; here it is exact, by sorting, in
-    $O(L \log L)$ per row. (One public code has $1/k + 1$ for $1/(k+1)$ in the weights.) The
-    division by the number $L_i$ of known labels and the mean over rows are ours; the sources sum.
+    (2014) estimate it by sampling; here it is exact, by sorting, in $O(L \log L)$ per row. (One
+    public code has $1/k + 1$ instead of $1/(k+1)$ in the weights.) The division by the number $L_i$
+    of known labels and the mean over rows are ours; the sources sum.
 
-    A label is positive above one half, negative otherwise; rows without positives or without
-    negatives drop out. Weights count as constants for the gradient, which they are almost
+    A label is positive above one half, and negative otherwise. Rows without positives or without
+    negatives are ignored. Weights are constants for the gradient; their derivative is 0 almost
     everywhere. No link: scores only rank. A NaN score makes its row NaN.
 
     Args:
@@ -48,7 +48,7 @@ class Warp(RowLoss):
         safe = torch.where(positive | negative, scores, 0.0).double()
         count, hinges = hinge_sums(safe, positive, negative, margin=1.0)
         known = (positive | negative).sum(1).clamp(min=1)
-        # Values are at least 0 as they are; relu gives them a second derivative, which is 0.
+        # The values are already at least 0. relu adds a second derivative, which is 0.
         values = torch.relu((rank_weights(count, scores.shape[1]) * hinges).sum(1) / known)
         return values.to(scores.dtype), taking_part
 
@@ -68,10 +68,10 @@ def rank_weights(ranks: Tensor, highest: int) -> Tensor:
 def hinge_sums(
     scores: Scores, positive: Tensor, negative: Tensor, margin: float
 ) -> tuple[Tensor, Tensor]:
-    """Return how many negatives violate the margin of each positive, and by how much in sum.
+    """Return the number of margin violations of each positive, and their sum.
 
-    Both are 0 elsewhere. Sorting the negatives of a row makes the violators of each positive a
-    tail, whose sum is a difference of running sums.
+    Both are 0 for other labels. After sorting the negatives of a row, the violators of each
+    positive are a tail, whose sum is a difference of cumulative sums.
     """
     if not scores.numel():
         return torch.zeros_like(scores, dtype=torch.long), scores

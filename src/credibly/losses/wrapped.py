@@ -1,4 +1,4 @@
-"""A loss around another loss: it keeps the link and everything else of the one inside."""
+"""A loss around an inner loss, with the link and all other properties of the inner loss."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from credibly.types import JsonObject, LogOdds, Probabilities, Scores
 
 
 class WrappedLoss(Loss):
-    """A loss plus a term of its own. The link, the outputs and the state are the inner loss's.
+    """A loss plus a further term. Link, outputs and state are those of the inner loss.
 
-    A subclass gives ``forward`` and ``values``, ``suffix`` and, where its term moves the minimiser,
+    A subclass defines ``forward`` and ``values``, ``suffix`` and, if its term moves the minimiser,
     ``biases``.
 
     Args:
@@ -41,7 +41,7 @@ class WrappedLoss(Loss):
         self.loss = loss
 
     def _inherit(self, *, biased: bool) -> None:
-        """Declare of itself what the inner loss declares; ``biased``: the minimiser moves."""
+        """Copy the declarations of the inner loss; ``biased``: the term moves the minimiser."""
         loss = self.loss
         vars(self).update(
             name=f"{loss.name}+{self.suffix}",
@@ -89,7 +89,7 @@ class WrappedLoss(Loss):
     def _row_values(
         self, scores: Scores, targets: Tensor, weight: Tensor | None, details: JsonObject
     ) -> Tensor:
-        """Return one value of the inner loss per row, reduced over labels as it says."""
+        """Return one value of the inner loss per row, reduced over labels by its ``reduction``."""
         values = self.loss.values(scores, targets, weight, **details)
         if values.ndim < scores.ndim:
             return values
@@ -103,17 +103,17 @@ class WrappedLoss(Loss):
 class Published(WrappedLoss):
     r"""A loss with the map from scores to probabilities that its paper prints.
 
-    It trains as the loss inside. Only the link differs, where the authors take another one than the
-    one that belongs to the loss:
+    Training is that of the inner loss. Only the link differs, if the authors use another map than
+    the link that belongs to the loss:
 
     * `AverageK`, `AssumeNegative`, `ExpectedPositive`, `OnlineEstimation` and `BalancedTopK`:
-      softmax of the scores. Garcin et al. (2023), Algorithm 1 and Eqs. 16–17, apply it to whatever
-      head predicts.
+        softmax of the scores. Garcin et al. (2023), Algorithm 1 and Eqs. 16–17, apply it to any
+        head that predicts.
     * `Focal`, `Asymmetric`, and the losses without a link `TwoWay`, `Warp` and `RobustMultiLabel`:
       sigmoid of the scores.
 
-    Probabilities of such a map are not proper, so ``properness`` is ``"none"``; the presets of the
-    average-K paper use it. Every other loss stays as it is.
+    Probabilities of such a map are not proper, so ``properness`` is ``"none"``. The presets of the
+    average-K paper use it. Every other loss is unchanged.
 
     Args:
         loss: any loss; its ``reduction`` must be ``"mean"`` or ``"rows"``.
@@ -150,7 +150,7 @@ class Published(WrappedLoss):
     def values(
         self, scores: Scores, targets: Tensor, weight: Tensor | None = None, **details: Any
     ) -> Tensor:
-        """Return the values of the loss inside."""
+        """Return the values of the inner loss."""
         return self.loss.values(scores, targets, weight, **details)
 
     def linear_form(self) -> LinearForm | None:
@@ -178,5 +178,5 @@ class Published(WrappedLoss):
         return self.loss if self.link is None else self.link
 
     def _read(self, scores: Scores) -> Scores:
-        """Return what the link is applied to: the scores, or those of the head that predicts."""
+        """Return the argument of the link: the scores, or those of the head that predicts."""
         return scores if self.link is None else self.loss.ranking_scores(scores)

@@ -1,12 +1,12 @@
 """Metrics of probabilities, label sets and rankings.
 
-numpy in, numpy out; torch in, torch out. Targets are 0, 1, soft in between, or unknown (−1, −100
-or NaN), which changes nothing; targets of only −1 and +1 are passed as
+Functions return numpy for numpy and torch for torch. Targets are 0, 1, soft in between, or unknown
+(−1, −100 or NaN). Unknown entries do not count. Pass targets of only −1 and +1 as
 ``Targets.of(targets, coding="signed")`` or ``"unknown"``. A soft target y counts as present with
-weight y and as absent with weight 1 − y: every metric that is made of sums over entries equals its
-value with each row repeated ten times, 10·y of them with the label. Metrics that are not refuse
-soft targets. Averages are explicit: pooled over entries, one value per
-label (``None``), or the mean over labels (``"macro"``).
+weight y and as absent with weight 1 − y. A metric that is made of sums over entries then equals its
+value on data with each row repeated ten times, 10·y of them with the label. Other metrics refuse
+soft targets. The average is explicit: pooled over entries, one value per label (``None``), or the
+mean over labels (``"macro"``).
 
 ranking       average_precision, auroc, curves, sample_average_precision, mean_average_precision,
               ranking_loss, one_error, coverage_error
@@ -21,8 +21,8 @@ trust         interval, paired_interval, proportion_interval
 together      summary, summary_intervals, Summary (batches of rows), streaming (torchmetrics)
 elsewhere     scorer (scikit-learn)
 
-Each metric has one accumulator (``update``, ``merge``, ``state``); a function feeds one batch to
-it, files, processes and workers many.
+Each metric has one accumulator (``update``, ``merge``, ``state``). The function updates it with one
+batch; code over files, processes and workers updates it with many.
 """
 
 from importlib import import_module
@@ -74,7 +74,7 @@ from credibly.metrics.top_labels import (
 )
 
 if TYPE_CHECKING:
-    from credibly.metrics import streaming
+    from credibly.metrics import streaming as streaming
 
 __all__ = [
     "Summary",
@@ -112,7 +112,6 @@ __all__ = [
     "scorer",
     "set_coverage",
     "set_size",
-    "streaming",
     "summary",
     "summary_intervals",
     "top_k_calibration_error",
@@ -122,6 +121,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "streaming":  # it needs torch and torchmetrics; the rest does not
+    if name == "streaming":  # only this module needs torch and torchmetrics
         return import_module("credibly.metrics.streaming")
     raise AttributeError(f"module 'credibly.metrics' has no attribute {name!r}")

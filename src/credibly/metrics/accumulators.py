@@ -1,9 +1,8 @@
-"""What every metric is made of: checked arguments of one shape, and sums over rows that merge."""
+"""The base of all metrics: checks of arguments, and accumulators of rows that can be merged."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -11,7 +10,7 @@ from credibly import checks
 from credibly import targets as coded
 from credibly.arrays import aligned, to_numpy
 from credibly.checks import InputError
-from credibly.targets import Coding, Targets, TargetsLike, check_tally, tally
+from credibly.targets import Targets, TargetsLike, tally
 from credibly.types import Array, ArrayLike
 
 
@@ -19,19 +18,14 @@ def pair(
     values: ArrayLike,
     targets: TargetsLike,
     name: str,
-    coding: Coding | None = None,
-    *,
-    whole: bool = True,
 ) -> tuple[Array, Array]:
     """Return ``values`` and ``targets`` as (rows, labels) arrays of one shape.
 
     Args:
-        values: become float32 or float64. One-dimensional values are one label.
-        targets: become int8, or float64 where some are soft; see ``credibly.targets``. Integers of
-            shape (rows,) beside a matrix of values are class indices.
-        name: what errors call the values.
-        coding: how to read targets of only −1 and +1; see ``credibly.targets.decode``.
-        whole: whether these are all rows, so that an ambiguous coding can be told.
+        values: become float32 or float64. One-dimensional values belong to one label.
+        targets: become int8, or float64 if some are soft; see ``credibly.targets``. For a matrix of
+            values, integers of shape (rows,) are class indices.
+        name: the name of the values in errors.
     """
     targets = aligned(values, targets, name)
     values = floating(to_numpy(values))
@@ -41,16 +35,13 @@ def pair(
             checks.same_shapes(**{name: values, "targets": targets})
             values, targets = values[:, None], targets[:, None]
     checks.matrix(name, values)
-    return values, target_matrix(targets, values.shape, name, coding, whole=whole)
+    return values, target_matrix(targets, values.shape, name)
 
 
 def target_matrix(
     targets: TargetsLike,
     shape: tuple[int, ...],
     name: str,
-    coding: Coding | None = None,
-    *,
-    whole: bool = True,
 ) -> Array:
     """Return decoded targets, which must have the shape of the values called ``name``."""
     array = to_numpy(targets)
@@ -62,9 +53,9 @@ def target_matrix(
         raise checks.InputError(
             f"shapes must agree; got `{name}` {shape}, `targets` {array.shape}."
         )
-    told = isinstance(targets, Targets) or coding is not None
-    matrix = coded.decode(targets, coding=coding, num_labels=shape[1], whole=whole and told)
-    if whole and not told and coded.is_ambiguous(matrix) and (array == coded.UNKNOWN).any():
+    told = isinstance(targets, Targets)
+    matrix = coded.decode(targets, num_labels=shape[1], whole=told)
+    if not told and coded.is_ambiguous(matrix) and (array == coded.UNKNOWN).any():
         raise checks.InputError(
             "`targets` must say what −1 means; got only −1 and +1, which can be read two ways. "
             'Pass `cr.targets.Targets.of(targets, coding="signed")` if −1 means absent, or '
@@ -76,17 +67,14 @@ def target_matrix(
 def probability_pair(
     probabilities: ArrayLike,
     targets: TargetsLike,
-    coding: Coding | None = None,
-    *,
-    whole: bool = True,
 ) -> tuple[Array, Array]:
-    """As ``pair``; the values must be probabilities."""
-    values, matrix = pair(probabilities, targets, "probabilities", coding, whole=whole)
+    """Return the same as ``pair``; the values must be probabilities."""
+    values, matrix = pair(probabilities, targets, "probabilities")
     return in_unit_interval(values), matrix
 
 
 def score_pair(scores: ArrayLike, targets: TargetsLike) -> tuple[Array, Array]:
-    """As ``pair``, for ranking: the values may be any numbers but NaN."""
+    """Return the same as ``pair`` for ranking: the values may be any numbers except NaN."""
     values, matrix = pair(scores, targets, "scores")
     if values.size and np.isnan(values.min()):
         checks.no_nan("scores", values)
@@ -94,17 +82,17 @@ def score_pair(scores: ArrayLike, targets: TargetsLike) -> tuple[Array, Array]:
 
 
 def set_pair(sets: ArrayLike, targets: TargetsLike) -> tuple[Array, Array]:
-    """Return label sets as a bool matrix, and the targets beside them."""
+    """Return label sets as a bool matrix, and their targets."""
     targets = aligned(sets, targets, "sets")
     chosen = label_sets(sets)
     return chosen, target_matrix(targets, chosen.shape, "sets")
 
 
 def hard(targets: Array, metric: str) -> Array:
-    """Return decoded targets, none of which may be soft.
+    """Return decoded targets after checking that none is soft.
 
     Raises:
-        InputError: if a target is soft; ``metric`` is named.
+        InputError: if a target is soft; the error contains ``metric``.
     """
     if targets.dtype == np.int8:
         return targets
@@ -120,12 +108,12 @@ def hard(targets: Array, metric: str) -> Array:
 
 
 def is_soft(targets: Array) -> bool:
-    """Return whether decoded targets hold values between 0 and 1."""
+    """Return whether decoded targets contain values between 0 and 1."""
     return targets.dtype != np.int8
 
 
 def label_sets(sets: ArrayLike) -> Array:
-    """Return a bool matrix: which labels are returned for which row."""
+    """Return label sets as a bool matrix (rows, labels)."""
     array = checks.matrix("sets", to_numpy(sets))
     if array.dtype != bool:
         if not ((array == 0) | (array == 1)).all():
@@ -139,39 +127,39 @@ def label_sets(sets: ArrayLike) -> Array:
 
 
 def floating(array: Array) -> Array:
-    """Keep float32 and float64; turn float16 into float32, everything else into float64."""
+    """Return float32 and float64 unchanged, float16 as float32, everything else as float64."""
     if array.dtype in (np.float32, np.float64):
         return array
     return array.astype(np.float32 if array.dtype == np.float16 else np.float64)
 
 
 def in_unit_interval(array: Array) -> Array:
-    """Check that ``array`` lies in [0, 1]: two fast passes, a slow one only to word the error."""
-    # min and max are NaN when any entry is, so the comparison below fails on NaN too.
+    """Return ``array`` after checking that it lies in [0, 1]; slow only if it does not."""
+    # min and max are NaN if any entry is NaN, so the comparison fails for NaN too.
     if array.size and not (array.min() >= 0 and array.max() <= 1):
         checks.probabilities(array)
     return array
 
 
-def mean_known(values: Array, **where: Any) -> Any:
-    """Return the mean of the entries that are not NaN; NaN if there are none, without a warning."""
+def mean_known(values: Array, axis: int | None = None) -> Array:
+    """Return the mean of the entries that are not NaN, or NaN without a warning if all are."""
     known = ~np.isnan(values)
-    count = known.sum(**where)
+    count = known.sum(axis)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(known, values, 0.0).sum(**where) / count
+        return np.where(known, values, 0.0).sum(axis) / count
 
 
 class Accumulator:
-    """Sums over rows, by name. A metric function feeds one batch to an accumulator.
+    """Named sums over rows. A metric function updates an accumulator with one batch.
 
-    Files, processes and workers feed many. Each sends its ``state()``, and ``merge`` adds it, so
-    that the metric of all rows does not depend on who read which.
+    Code over files, processes and workers updates several accumulators. Each sends its ``state()``,
+    and ``merge`` adds it, so the metric does not depend on how rows were distributed.
     """
 
     sums: dict[str, Array]
 
     def state(self) -> dict[str, Array]:
-        """Return everything that was accumulated, as arrays; ``merge`` takes it back."""
+        """Return all sums as arrays, for ``merge``."""
         return dict(self.sums)
 
     def merge(self, state: Mapping[str, Array]) -> None:
@@ -186,7 +174,7 @@ class Accumulator:
 
 
 class Accumulators(Accumulator):
-    """Several accumulators of the same rows as one; their sums carry their names."""
+    """Several accumulators of the same rows as one; part names become prefixes of the sums."""
 
     parts: dict[str, Accumulator]
 
@@ -206,7 +194,7 @@ class Accumulators(Accumulator):
 
 
 class SparseSums(Accumulator):
-    """Sums over cells, most of which stay empty: only the others are sent."""
+    """Sums over cells that are mostly empty, so the state contains only the others."""
 
     cells: Array
     """(cells, columns); the first column counts."""
@@ -225,8 +213,8 @@ class BestRows(Accumulator):
     """The first rows in the order of some of their columns.
 
     Args:
-        order: columns to sort by, the first one first; with a minus the largest value comes first.
-        top: how many rows are kept; all if None.
+        order: columns to sort by, the most important first; a minus sorts in descending order.
+        top: the number of rows to keep; None keeps all.
     """
 
     def __init__(self, order: tuple[str, ...], top: int | None) -> None:
@@ -244,7 +232,7 @@ class BestRows(Accumulator):
         self.columns = {name: each[first] for name, each in columns.items()}
 
     def state(self) -> dict[str, Array]:
-        """Return the rows."""
+        """Return the kept rows."""
         return self.columns
 
     def merge(self, state: Mapping[str, Array]) -> None:
@@ -254,21 +242,12 @@ class BestRows(Accumulator):
 
 
 class Codes(Accumulator):
-    """Which values targets had before they were decoded: one batch cannot tell their coding.
+    """Counts of target values before decoding, since one batch may not show their coding."""
 
-    Args:
-        coding: how to read targets of only −1 and +1, where it is known.
-    """
-
-    def __init__(self, coding: Coding | None = None) -> None:
-        self.coding: Coding | None = coding
+    def __init__(self) -> None:
         self.sums = {"codes": np.zeros(4)}
 
     def update(self, targets: TargetsLike, matrix: Array) -> None:
-        """Add targets as they came; class indices count as their decoded ``matrix``."""
+        """Add raw targets; class indices count as their decoded ``matrix``."""
         array = to_numpy(targets)
         self.sums["codes"] += tally(array if array.size == matrix.size else matrix)
-
-    def check(self) -> None:
-        """Refuse targets that can be read in two ways."""
-        check_tally(self.sums["codes"], self.coding)

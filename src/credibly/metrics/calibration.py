@@ -1,4 +1,4 @@
-"""Whether probabilities mean what they say: calibration errors, diagrams and proper scores."""
+"""Calibration errors, reliability diagrams and proper scores."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Band = Literal["wilson", "clopper-pearson"]
 def proportion_interval(
     successes: object, trials: object, level: float = 0.95, method: Band = "wilson"
 ) -> tuple[Any, Any]:
-    """Lower and upper confidence limits of a probability, elementwise; [0, 1] without trials.
+    """Return the confidence limits of a probability, elementwise; [0, 1] without trials.
 
-    ``"wilson"`` inverts the score test and covers close to ``level`` on average;
-    ``"clopper-pearson"`` inverts the exact test and never covers less.
+    ``"wilson"`` inverts the score test; its mean coverage is close to ``level``.
+    ``"clopper-pearson"`` inverts the exact test; its coverage is never below ``level``.
 
     Example:
         >>> low, high = proportion_interval(8, 10)
@@ -48,22 +48,22 @@ def proportion_interval(
     return like(low, successes, trials), like(high, successes, trials)
 
 
-def _wilson(k: Any, n: Any, level: float) -> tuple[Any, Any]:
+def _wilson(k: Array, n: Array, level: float) -> tuple[Array, Array]:
     from scipy.special import ndtri
 
     z = ndtri((1 + level) / 2)
     with np.errstate(invalid="ignore", divide="ignore"):
         centre = (k + z * z / 2) / (n + z * z)
         half = z / (n + z * z) * np.sqrt(k * (n - k) / n + z * z / 4)
-    # At 0 and n successes the limits are 0 and 1 exactly; the difference would round.
+    # At 0 and n successes the limits are exactly 0 and 1, but the difference would be rounded.
     return np.where(k == 0, 0.0, centre - half), np.where(k == n, 1.0, centre + half)
 
 
-def _clopper_pearson(k: Any, n: Any, level: float) -> tuple[Any, Any]:
+def _clopper_pearson(k: Array, n: Array, level: float) -> tuple[Array, Array]:
     from scipy.special import betaincinv
 
     tail = (1 - level) / 2
-    # Arguments of 0 are outside of the beta function's domain; the ends are known there.
+    # The beta function is not defined for arguments of 0; these limits are set below.
     low = betaincinv(np.maximum(k, 1e-300), n - k + 1, tail)
     high = betaincinv(k + 1, np.maximum(n - k, 1e-300), 1 - tail)
     return np.where(k == 0, 0.0, low), np.where(k == n, 1.0, high)
@@ -95,18 +95,18 @@ class ProperScores(Accumulator):
 
     @property
     def known(self) -> int:
-        """Return how many entries had a known target."""
+        """Return the number of entries with a known target."""
         return int(self.sums["proper"][:, COUNT].sum())
 
-    def log_loss(self, average: Average = "pooled") -> Any:
+    def log_loss(self, average: Average = "pooled") -> Array:
         """Return ``metrics.log_loss`` of all rows."""
         return self._mean(LOG_LOSS, average)
 
-    def brier(self, average: Average = "pooled") -> Any:
+    def brier(self, average: Average = "pooled") -> Array:
         """Return ``metrics.brier`` of all rows."""
         return self._mean(SQUARED_ERROR, average)
 
-    def _mean(self, which: int, average: Average) -> Any:
+    def _mean(self, which: int, average: Average) -> Array:
         checks.choice("average", average, ("pooled", "macro", None))
         total = self.sums["proper"].sum(0) if average == "pooled" else self.sums["proper"]
         with np.errstate(invalid="ignore"):
@@ -119,13 +119,13 @@ def log_loss(
     targets: TargetsLike,
     average: Average = "pooled",
     floor: float | None = None,
-) -> Any:
-    """Mean of −y log p − (1−y) log(1−p) over known entries.
+) -> ArrayLike:
+    """Return the mean of −y log p − (1−y) log(1−p) over known entries.
 
-    ``average="pooled"`` is the mean over all entries, ``None`` one value per label, ``"macro"``
-    their mean. Probabilities below ``floor`` count as ``floor``, so that a 0 that is only rounding
-    does not make the mean infinite; by default it is the resolution of the dtype as in
-    scikit-learn (1.2e-7 for float32 and half precision, 2.2e-16 for float64); 0 turns it off.
+    ``average="pooled"`` is the mean over all entries, ``None`` returns one value per label, and
+    ``"macro"`` their mean. Probabilities below ``floor`` count as ``floor``, so a 0 that is only a
+    rounding error does not make the mean infinite. The default is the resolution of the dtype, as
+    in scikit-learn (1.2e-7 for float32 and half precision, 2.2e-16 for float64). 0 turns it off.
 
     Example:
         >>> probabilities, targets = np.array([[0.8, 0.1]]), np.array([[1, 0]])
@@ -138,8 +138,8 @@ def log_loss(
     return like(scores.log_loss(average), probabilities, targets)
 
 
-def brier(probabilities: ArrayLike, targets: TargetsLike, average: Average = "pooled") -> Any:
-    """Mean squared distance of probability and target over known entries.
+def brier(probabilities: ArrayLike, targets: TargetsLike, average: Average = "pooled") -> ArrayLike:
+    """Return the mean squared difference of probability and target over known entries.
 
     Example:
         >>> round(float(brier(np.array([[0.8, 0.1]]), np.array([[1, 0]]))), 6)
@@ -155,15 +155,15 @@ def kl_to_truth(
     average: Average = "pooled",
     exclusive: bool = False,
     floor: float | None = None,
-) -> Any:
-    r"""Mean Kullback–Leibler divergence from known probabilities η to the estimates.
+) -> ArrayLike:
+    r"""Return the mean Kullback–Leibler divergence from known probabilities η to the estimates.
 
     $$\mathrm{KL} = \eta \log\frac{\eta}{p} + (1-\eta) \log\frac{1-\eta}{1-p}$$
 
-    per entry: the part of the log loss that better probabilities could remove. With
-    ``exclusive=True`` rows are distributions over labels that exclude each other (shares of human
-    votes), and the result is the mean over rows of Σ η log(η/p). −1 in ``truth`` is unknown.
-    ``floor`` as in ``log_loss``.
+    per entry. It is the part of the log loss that better probabilities could remove. With
+    ``exclusive=True``, rows are distributions over labels that exclude each other (shares of human
+    votes), and the result is the mean over rows of Σ η log(η/p). In ``truth``, −1 is unknown.
+    ``floor`` is as in ``log_loss``.
 
     Example:
         >>> round(float(kl_to_truth(np.array([[0.5]]), np.array([[0.9]]))), 6)
@@ -190,7 +190,7 @@ def kl_to_truth(
 
 
 def smallest(dtype: np.dtype, floor: float | None) -> float:
-    """The probability that stands in for anything smaller."""
+    """Return the smallest probability that is not raised to the floor."""
     if floor is None:
         return float(np.finfo(dtype).eps)
     return checks.fraction("floor", floor, high_open=True)
@@ -204,12 +204,12 @@ def proper_scores(probabilities: Array, targets: Array, floor: float | None = No
 
 
 def row_scores(probabilities: Array, targets: Array, floor: float | None = None) -> Array:
-    """Return known entries, sum of log losses and sum of squared errors of each row, (rows, 3)."""
+    """Return the number of known entries, log loss and squared error of each row, (rows, 3)."""
     return proper_scores(probabilities.T, targets.T, floor).sums["proper"]
 
 
 def entry_log_loss(probabilities: Array, targets: Array) -> Array:
-    """Return the log loss of each checked entry, (rows, labels); 0 where the target is unknown.
+    """Return the log loss of each checked entry, (rows, labels); 0 if the target is unknown.
 
     Example:
         >>> entry_log_loss(np.array([[0.5, 0.9]]), np.array([[1, -1]])).round(4)
@@ -220,7 +220,7 @@ def entry_log_loss(probabilities: Array, targets: Array) -> Array:
 
 
 def _relative(rates: Array, p: Array, lowest: float) -> Array:
-    """η log(η/p), which is 0 at η = 0."""
+    """Return η log(η/p), which is 0 at η = 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(rates > 0, rates * np.log(rates / np.maximum(p, lowest)), 0.0)
 
@@ -251,7 +251,7 @@ class CalibrationBins(Accumulator):
         bins = total.shape[1]
         kernels.add_to_bins(values, truth, _edges(bins, dtype), dtype.type(bins), total)
 
-    def error(self, kind: Kind = "ace", min_count: float = 0, average: Average = "pooled") -> Any:
+    def error(self, kind: Kind = "ace", min_count: float = 0, average: Average = "pooled") -> Array:
         """Return ``metrics.calibration_error`` of all rows."""
         checks.choice("kind", kind, KINDS)
         checks.choice("average", average, ("pooled", "macro", None))
@@ -287,10 +287,10 @@ def row_bins(probabilities: Array, targets: Array, bins: int) -> Array:
 
 
 def bin_error(total: Array, kind: str, min_count: float) -> Array:
-    """Return ECE, ACE or MCE along the bins of ``total`` (…, bins, 3); NaN where no bin qualifies.
+    """Return ECE, ACE or MCE over the bins of ``total`` (…, bins, 3); NaN if no bin counts.
 
-    ACE and MCE count bins with at least ``min_count`` entries. ECE counts all non-empty bins: it
-    weighs them by count, so that small ones hardly matter.
+    For ACE and MCE, a bin counts if it has at least ``min_count`` entries. For ECE all non-empty
+    bins count: they are weighted by count, so small bins have little effect.
     """
     count = total[..., COUNT]
     kept = count >= least_count(kind, min_count)
@@ -304,12 +304,12 @@ def bin_error(total: Array, kind: str, min_count: float) -> Array:
 
 
 def least_count(kind: str, min_count: float) -> float:
-    """Return how many entries a bin needs to count for an error of this kind."""
+    """Return the number of entries that a bin needs to count for an error of this kind."""
     return 1 if kind == "ece" else max(min_count, 1)
 
 
 def _edges(bins: int, dtype: type | np.dtype = np.float64) -> Array:
-    """``bins + 1`` edges k/bins, each correctly rounded in the precision of the probabilities."""
+    """Return the ``bins + 1`` edges k/bins, correctly rounded in the dtype of the probabilities."""
     return (np.arange(bins + 1) / bins).astype(dtype)
 
 
@@ -338,7 +338,7 @@ class ReliabilityDiagram:
         return f"ReliabilityDiagram({bins} bins, {int(self.counts.sum()):,} entries)"
 
     def _repr_html_(self) -> str:
-        """Return the bins that are not empty as a table, for notebooks."""
+        """Return the non-empty bins as a table, for notebooks."""
         if self.counts.ndim > 1:
             return html_table(f"{self!r}, one diagram per label", [], [])
         shown = [place for place, count in enumerate(self.counts) if count]
@@ -363,25 +363,25 @@ def calibration_error(
     bins: int = 15,
     min_count: int = 0,
     average: Average = "pooled",
-) -> Any:
-    """Distance between confidence and frequency over equal-width bins.
+) -> ArrayLike:
+    """Return the distance between confidence and frequency over equal-width bins.
 
-    Bin k of K holds k/K ≤ p < (k+1)/K, and 1 goes to the last bin. Targets may be soft: a bin's
-    frequency is its mean target.
+    Bin k of K contains k/K ≤ p < (k+1)/K; 1 belongs to the last bin. Targets may be soft: the
+    frequency of a bin is its mean target.
 
     Args:
         probabilities: (rows, labels) in [0, 1].
-        targets: of the same shape, 1, 0, soft or unknown.
-        kind: of |confidence − frequency|, ``"ece"`` is the mean over all non-empty bins weighted
-            by count, ``"ace"`` the unweighted mean over bins, ``"mce"`` the largest.
+        targets: of the same shape: 1, 0, soft or unknown.
+        kind: ``"ece"`` is the mean of |confidence − frequency| over all non-empty bins, weighted by
+            count; ``"ace"`` is the unweighted mean; ``"mce"`` is the maximum.
         bins: number of equal-width bins.
-        min_count: known entries that a bin needs to count for ACE and MCE (MCE is noise without,
-            say, 30). ECE has no use for it: small bins have small weights.
+        min_count: known entries that a bin needs to count for ACE and MCE (without 30 or so, MCE is
+            mostly noise). ECE ignores it because small bins have small weights.
         average: ``"pooled"`` bins all (row, label) entries together; ``None`` returns one error
-            per label, ``"macro"`` their mean. These have very different values.
+            per label, ``"macro"`` their mean. These values differ strongly.
 
     Returns:
-        The error, or one per label; NaN where no bin counts.
+        The error, or one per label; NaN if no bin counts.
 
     Example:
         >>> probabilities = np.array([[0.9, 0.1], [0.9, 0.1], [0.8, 0.3], [0.9, 0.2]])
@@ -400,11 +400,11 @@ def top_k_calibration_error(
     kind: Kind = "ece",
     bins: int = 15,
     min_count: int = 0,
-) -> Any:
-    """Calibration error of each row's ``k`` most probable (known) labels, pooled.
+) -> ArrayLike:
+    """Return the pooled calibration error of each row's ``k`` most probable (known) labels.
 
-    ECE-top-k of the quasibinary classifiers (Liao et al.), there with k = 4. Ties
-    at the k-th place go to the label that comes first.
+    This is ECE-top-k of the quasibinary classifiers (Liao et al., with k = 4). Among labels that
+    tie at rank k, the first one counts.
 
     Example:
         >>> probabilities = np.array([[0.75, 0.25, 0.5], [1.0, 0.0, 0.0]])
@@ -426,12 +426,12 @@ def calibration_noise(
     average: Average = "pooled",
     repeats: int = 20,
     seed: int = 0,
-) -> Any:
-    """Calibration error that these probabilities would show if they were exactly right.
+) -> ArrayLike:
+    """Return the calibration error that these probabilities would have if they were exactly right.
 
-    The mean over ``repeats`` of the error against targets drawn from the probabilities, unknown
-    where ``targets`` are: finite data look miscalibrated, rare labels most of all. An error near
-    this value is not evidence against the probabilities.
+    The result is the mean error over ``repeats`` draws of targets from the probabilities; targets
+    that are unknown in ``targets`` stay unknown. Finite data look miscalibrated, and rare labels
+    most of all. An error near this value is not evidence against the probabilities.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -444,7 +444,7 @@ def calibration_noise(
     """
     values, truth = probability_pair(probabilities, targets)
     checks.at_least("repeats", repeats, 1)
-    # A stream of its own: probabilities made with the same seed must not meet their own numbers.
+    # A separate stream: probabilities made with the same seed must not get the same draws.
     rng = np.random.default_rng((seed, 17))
     errors = [
         calibration_bins(values, _redrawn(values, truth, rng), bins).error(kind, min_count, average)
@@ -465,9 +465,9 @@ def reliability(
     per_label: bool = False,
     level: float = 0.95,
 ) -> ReliabilityDiagram:
-    """Counts, mean confidence and frequency of each bin, with a confidence band (Wilson's).
+    """Return counts, mean confidence and frequency of each bin, with Wilson confidence bands.
 
-    For soft targets the band is that of 0/1 targets with the same mean, hence too wide if anything.
+    For soft targets the band is that of 0/1 targets with the same mean, so it is never too narrow.
 
     Example:
         >>> diagram = reliability(np.array([0.1, 0.2, 0.8, 0.9]), np.array([0, 0, 1, 0]), bins=2)

@@ -1,8 +1,7 @@
-"""How far to trust a number: intervals over rows, for one prediction or the difference of two."""
+"""Confidence intervals of metrics over rows, for one prediction or for a difference of two."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -43,7 +42,7 @@ Terms = tuple[Array, Array]
 
 
 class Interval(NamedTuple):
-    """A number and the ends of its confidence interval."""
+    """An estimate and the limits of its confidence interval."""
 
     estimate: float
     low: float
@@ -59,15 +58,15 @@ def interval(
     seed: int = 0,
     **options: object,
 ) -> Interval:
-    """``metric(*arrays, **options)`` with a confidence interval, rows being independent.
+    """Return ``metric(*arrays, **options)`` with a confidence interval over independent rows.
 
-    ``method="bootstrap"`` draws rows with replacement and takes quantiles of the metric;
-    ``"basic"`` reflects them about the estimate, which undoes the upward bias of calibration
-    errors (a resample looks worse calibrated than the data). ``"analytic"`` needs no
-    resampling: for metrics that are a mean over rows or entries (``log_loss``, ``brier``,
+    ``method="bootstrap"`` draws rows with replacement and takes quantiles of the metric.
+    ``"basic"`` reflects these quantiles about the estimate. This removes the upward bias of
+    calibration errors (a resample looks worse calibrated than the data). ``"analytic"`` needs no
+    resampling. It works for metrics that are a mean over rows or entries (``log_loss``, ``brier``,
     ``hamming``, ``exact_match``, ``set_coverage``, ``set_size`` and ``mean_average_precision`` over
-    samples), by the delta method with the row as the unit, or the exact Clopper–Pearson interval
-    where each row is a single success or failure.
+    samples). It uses the delta method with the row as the unit, or the exact Clopper–Pearson
+    interval if each row is a single success or failure.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -101,10 +100,10 @@ def paired_interval(
     seed: int = 0,
     **options: object,
 ) -> Interval:
-    """``metric(first, *shared) − metric(second, *shared)`` with a confidence interval.
+    """Return ``metric(first, *shared) − metric(second, *shared)`` with a confidence interval.
 
-    Both are measured on the same rows in every resample, so what makes a row hard for both
-    cancels; the interval is narrower than two separate ones suggest. Methods as in ``interval``.
+    Every resample evaluates both on the same rows, so effects that both share cancel. The interval
+    is narrower than two separate intervals suggest. The methods are those of ``interval``.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -127,7 +126,7 @@ def paired_interval(
 
 
 def _draws(number: Callable[..., float], columns: list[Any], resamples: int, seed: int) -> Array:
-    """Return the number on resamples of the rows."""
+    """Return the values of the metric on resamples of the rows."""
     rng, rows = np.random.default_rng(seed), len(columns[0])
     resampled = (rng.integers(0, rows, rows) for _ in range(resamples))
     return np.array([number(*(column[some] for column in columns)) for some in resampled])
@@ -136,8 +135,8 @@ def _draws(number: Callable[..., float], columns: list[Any], resamples: int, see
 def quantiles(
     estimate: float, draws: Array, level: float = 0.95, *, reflect: bool = False
 ) -> Interval:
-    """The interval that the metric's values on resamples give."""
-    known = draws[~np.isnan(draws)]  # a resample can miss every positive
+    """Return the interval from the values of the metric on resamples."""
+    known = draws[~np.isnan(draws)]  # a resample may have no positive
     if np.isnan(estimate) or not known.size:
         return Interval(estimate, np.nan, np.nan)
     low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])
@@ -170,7 +169,7 @@ def _analytic_difference(
 
 
 def _influence(part: Array, whole: Array) -> Array:
-    """What each row adds to the error of the ratio Σ part / Σ whole, to first order."""
+    """Return the first-order effect of each row on the ratio Σ part / Σ whole."""
     return (part - part.sum() / whole.sum() * whole) / whole.mean()
 
 
@@ -206,7 +205,7 @@ def _same_rows(arrays: tuple[TargetsLike, ...]) -> list[Any]:
 
 
 def _decoded(metric: Callable[..., Any], columns: list[Any]) -> list[Any]:
-    """Decode the targets of all rows once: a resample alone cannot tell how they are coded."""
+    """Decode the targets of all rows together: a single resample may not show their coding."""
     code = getattr(metric, "__code__", None)
     ours = getattr(metric, "__module__", "").startswith("credibly.metrics.")
     if not ours or code is None or "targets" not in code.co_varnames[: code.co_argcount]:
@@ -220,7 +219,7 @@ def _decoded(metric: Callable[..., Any], columns: list[Any]) -> list[Any]:
     return [*values, targets]
 
 
-def _number(value: Any) -> float:
+def _number(value: ArrayLike | float) -> float:
     if np.ndim(value):
         raise checks.InputError(
             f"`metric` must return one number; got shape {np.shape(value)}. "
@@ -230,7 +229,7 @@ def _number(value: Any) -> float:
 
 
 def _row_terms(metric: Callable[..., Any], columns: list[Any], **options: Any) -> Terms:
-    """(part, whole) of each row, so that the metric is Σ part / Σ whole; targets are `Targets`."""
+    """Return (part, whole) of each row such that the metric is Σ part / Σ whole."""
     terms = _TERMS.get(metric)
     if terms is None:
         known = ", ".join(sorted(each.__name__ for each in _TERMS))
@@ -253,9 +252,9 @@ _BLOCK_ENTRIES = 1 << 18
 
 
 def _by_blocks(function: Callable[..., Array], *matrices: Array) -> Array:
-    """Return ``function`` of matrices whose rows it treats alone, some rows at a time.
+    """Return ``function`` of matrices, computed in blocks of rows; it must treat rows separately.
 
-    Its intermediate results then take a few megabytes, however large the matrices are.
+    Intermediate results then take a few megabytes, whatever the size of the matrices.
     """
     step = max(1, _BLOCK_ENTRIES // max(1, matrices[0].shape[1]))
     starts = range(0, max(len(matrices[0]), 1), step)
@@ -316,7 +315,7 @@ Influence = Callable[[Array, Array, int], Array]
 
 @dataclass(frozen=True, repr=False)
 class Draws:
-    """Numbers of a summary, and their values on resamples of the rows."""
+    """The metrics of a summary, and their values on resamples of the rows."""
 
     estimates: dict[str, float]
     draws: dict[str, Array]
@@ -329,8 +328,8 @@ class _Grouped(Accumulator):
     """Terms and calibration bins by group.
 
     Args:
-        names: of the numbers, in the order of the terms.
-        errors: by name of a number, its calibration error and the sums that it is of.
+        names: names of the metrics, in the order of the terms.
+        errors: by name of a metric, its kind of calibration error and the sums it uses.
         bins: number of bins.
         groups: number of groups.
     """
@@ -344,7 +343,7 @@ class _Grouped(Accumulator):
             self.sums[of] = np.zeros((groups, bins, 3))
 
     def _add(self, name: str, rows: Array, first_row: int) -> None:
-        """Add rows to their groups: the first row's, the next one, and so on."""
+        """Add rows to consecutive groups, beginning with the group of the first row."""
         total, start, place = self.sums[name], 0, first_row % self.groups
         while start < len(rows):
             size = min(self.groups - place, len(rows) - start)
@@ -358,13 +357,13 @@ class _Grouped(Accumulator):
         resamples: int = 200,
         seed: int = 0,
     ) -> dict[str, Array]:
-        """Return each of the ``estimates`` that this knows on resamples of the groups.
+        """Return the known ``estimates`` on resamples of the groups.
 
         Args:
-            estimates: numbers of all rows, by their names in tables.
+            estimates: metrics of all rows, by their names in tables.
             min_count: as in ``summary``.
             resamples: number of resamples.
-            seed: of the weights.
+            seed: seed of the weights.
         """
         influence = self._influence()
         linear = np.zeros((resamples, len(self.names)))
@@ -393,36 +392,32 @@ class _Grouped(Accumulator):
         resamples: int = 1000,
         seed: int = 0,
     ) -> dict[str, Interval]:
-        """Return a 95 % interval for each of the ``estimates`` that this knows, as ``draws``."""
+        """Return a 95 % interval for each known one of the ``estimates``; see ``draws``."""
         draws = self.draws(estimates, min_count, resamples, seed)
         return {
             name: quantiles(estimates[name], draws[name]) for name in estimates if name in draws
         }
 
     def _influence(self) -> Array:
-        """Return the influence of each group on each ratio, (groups, numbers).
+        """Return the influence of each group on each ratio, (groups, metrics).
 
-        A number whose terms have no whole has its influence as its part.
+        For a metric without whole, the part already is the influence.
         """
         part, whole = np.moveaxis(self.sums["terms"], 2, 0)
         total = whole.sum(0)
         scale = np.where(total > 0, total, 1.0)
         return (part - part.sum(0) / scale * whole) / scale
 
-    @abstractmethod
-    def update(self, *rows: object, first_row: int) -> None:
-        """Add rows; the first has this number."""
-
 
 class GroupSums(_Grouped):
-    """Sums over groups of rows, from which intervals of every number of a summary are drawn.
+    """Sums over groups of rows, which give the intervals of every metric of a summary.
 
     Args:
-        summary: the same rows, accumulated before.
-        influence: what rows (values that rank them, targets, number of the first) add to mAP@y and
-            AUROC, (rows, 2); without it they have no interval.
+        summary: the accumulated summary of the same rows.
+        influence: a function of rows (ranking values, targets, index of the first row) to their
+            influence on mAP@y and AUROC, (rows, 2); without it they have no interval.
         groups: number of groups.
-        sets: whether rows come with label sets.
+        sets: whether rows have label sets.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -467,7 +462,7 @@ class GroupSums(_Grouped):
         *,
         first_row: int,
     ) -> None:
-        """Add rows with decoded targets; the first has this number."""
+        """Add rows with decoded targets; ``first_row`` is the index of the first one."""
         ranked, targets = probabilities if scores is None else scores, to_numpy(targets)
         for start in range(0, len(probabilities), _ROWS_AT_ONCE):
             rows, first = slice(start, start + _ROWS_AT_ONCE), first_row + start
@@ -483,7 +478,7 @@ class GroupSums(_Grouped):
                 self._add("top bins", row_bins(values, top, self.bins), first)
 
     def _terms(self, values: Array, truth: Array, ranked: Array, first: int) -> dict[str, tuple]:
-        """Return (part, whole) of each number and row: a ratio; an influence where whole is 0."""
+        """Return (part, whole) of each metric and row: a ratio, or an influence if whole is 0."""
         known, ones, nothing = truth >= 0, np.ones(len(values)), np.zeros(len(values))
         precision = to_numpy(sample_average_precision(ranked, Targets(truth)))
         count, costs, squared = row_scores(values, truth).T
@@ -523,11 +518,11 @@ def _set_terms(sets: Array, truth: Array) -> dict[str, tuple]:
 
 
 class TopGroupSums(_Grouped):
-    """The same for the most probable labels of each row.
+    """Sums over groups of rows with their most probable labels; see ``GroupSums``.
 
     Args:
-        k: how many places of the ranking.
-        bins: bins of the calibration errors.
+        k: number of ranks.
+        bins: number of bins of the calibration errors.
         groups: number of groups.
 
     Example:
@@ -559,11 +554,11 @@ class TopGroupSums(_Grouped):
         """Add rows.
 
         Args:
-            top: (rows, labels held) label numbers, most probable first; −1 where there are fewer.
-            probabilities: of these labels.
+            top: (rows, labels) label indices, most probable first; −1 pads shorter rows.
+            probabilities: the probabilities of these labels.
             hits: whether these labels are present: 1, 0, or −1 for unknown.
             targets: all labels that are present.
-            first_row: number of the first row.
+            first_row: index of the first row.
         """
         figures = self.ranking.row_figures(top, targets).reshape(len(top), -1)
         count, *scores = row_scores(probabilities, hits).T
@@ -574,10 +569,10 @@ class TopGroupSums(_Grouped):
 
 
 def _error_draws(total: Array, whole: Array, kind: str, min_count: int) -> Array:
-    """Calibration errors by the bins that count in the whole, centred on its error.
+    """Return calibration errors over the bins that count in the whole, centred on its error.
 
-    A resample looks worse calibrated than the data it came from. Its spread is right; its centre
-    is moved to the error of the data, so that estimate and interval are of one quantity.
+    A resample looks worse calibrated than the data. Its spread is right, so only its centre is
+    moved to the error of the data. Estimate and interval then describe the same quantity.
     """
     kept = whole[:, COUNT] >= least_count(kind, min_count)
     if not kept.any():
@@ -597,11 +592,11 @@ def summary_intervals(
     *,
     bins: int = 15,
 ) -> dict[str, Interval]:
-    """Return ``summary`` with a 95 % interval for each number, by resampling rows.
+    """Return ``summary`` with a 95 % interval for each metric, by resampling rows.
 
     Calibration errors keep their upward bias, in the estimate and in the interval. Resamples are
-    linear in the weights of the rows (see ``summary_draws``), so the time hardly depends on their
-    number.
+    linear in the weights of the rows (see ``summary_draws``), so their number hardly affects the
+    time.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -629,15 +624,16 @@ def summary_draws(
     *,
     bins: int = 15,
 ) -> Draws:
-    """Return ``summary`` and what each of its numbers would be on resamples of the rows.
+    """Return ``summary`` and its metrics on resamples of the rows.
 
-    Every row has a Poisson(1) weight in a resample; past 16,384 rows, every group of rows
-    (``GroupSums``). Calibration errors are those of the reweighted bins, centred on the estimate;
-    all other numbers are expanded to first order in the weights. Predictions of the same rows have
-    the same weights with the same ``seed``: the difference of their draws is a paired comparison.
+    Every row has a Poisson(1) weight in a resample. Above 16,384 rows, every group of rows has one
+    (``GroupSums``). Calibration errors are those of the reweighted bins, centred on the estimate.
+    All other metrics are expanded to first order in the weights. Predictions of the same rows have
+    the same weights if the ``seed`` is the same, so the difference of their draws is a paired
+    comparison.
 
     Returns:
-        ``estimates`` and ``draws`` (an array of ``resamples`` values), by the names of ``summary``.
+        ``estimates`` and ``draws`` (arrays of ``resamples`` values), by the names of ``summary``.
 
     Example:
         >>> rng = np.random.default_rng(0)

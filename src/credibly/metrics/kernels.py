@@ -1,4 +1,4 @@
-"""The hot loops. Every index is guarded: NaN or a value out of range can spoil no memory."""
+"""The compiled loops. Every index is checked, so NaN or invalid values cannot corrupt memory."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def gather_columns(
     known: Array,
     present: Array,
 ) -> None:
-    """Known scores of labels first…first+width−1 into rows of ``columns``, positives apart.
+    """Copy known scores of labels first…first+width−1 to rows of ``columns``; also positives apart.
 
-    ``known`` and ``present`` receive how many there are of each.
+    ``known`` and ``present`` receive their numbers.
     """
     known[:width] = 0
     present[:width] = 0
     rows = scores.shape[0]
-    # Tiles of rows stay in the first cache while each of the labels passes over them.
+    # A tile of rows stays in the first-level cache while all labels are read from it.
     for begin in range(0, rows, 256):
         for t in range(width):
             i, j, column, hits = known[t], present[t], columns[t], positives[t]
@@ -47,9 +47,10 @@ def gather_columns(
 def ranked_totals(
     ranked: Array, positives: Array, above: float, hits_above: float
 ) -> tuple[float, float]:
-    """Sum over positives of (positives ≥ s) / (all ≥ s), and of negatives > s, ties half.
+    """Return the sum over positives of (positives ≥ s) / (all ≥ s), and that of negatives > s.
 
-    Both arrays are ascending. So many values, and so many positives among them, lie above all.
+    Ties count half. Both arrays are ascending. ``above`` values, ``hits_above`` of them positive,
+    are higher than all of these.
     """
     total, wrong, n, count = 0.0, 0.0, len(ranked), len(positives)
     at, first = 0, 0
@@ -70,7 +71,7 @@ def ranked_totals(
 
 @compiled(error_model="numpy", inline="always")
 def _first_not_below(ranked: Array, value: float, low: int) -> int:
-    """Position of the first entry ≥ ``value`` at or after ``low``: gallop, then bisect."""
+    """Return the index of the first entry ≥ ``value`` from ``low`` on: gallop, then bisect."""
     step, high = 1, low
     while high < len(ranked) and ranked[high] < value:
         low = high + 1
@@ -83,16 +84,16 @@ def _first_not_below(ranked: Array, value: float, low: int) -> int:
             low = middle + 1
         else:
             high = middle
-    # A positive is always among the ranked; the guard keeps a broken pair from dividing by 0.
+    # A positive is always among the ranked; this limit prevents a division by 0 on invalid input.
     return min(low, len(ranked) - 1)
 
 
 @compiled(error_model="numpy")
 def row_average_precision(scores: Array, targets: Array, most: int, out: Array) -> None:
-    """Average precision of each row; NaN for rows without a positive.
+    """Write the average precision of each row to ``out``; NaN for rows without a positive.
 
-    Counts instead of sorting: rows have few positives, and counting runs at vector speed. Rows
-    with more than ``most`` positives get -1, to be sorted instead.
+    It counts instead of sorting: rows have few positives, and counting uses vector instructions.
+    Rows with more than ``most`` positives get -1 and are sorted by the caller.
     """
     num_labels = scores.shape[1]
     present = np.empty(num_labels, np.int64)
@@ -118,7 +119,7 @@ def row_average_precision(scores: Array, targets: Array, most: int, out: Array) 
 
 @compiled(error_model="numpy")
 def mark_top(scores: Array, targets: Array, k: int, chosen: Array) -> None:
-    """Set ``chosen`` at each row's ``k`` highest known labels; ties go to the first label."""
+    """Set ``chosen`` for each row's ``k`` highest known labels; of tied labels the first wins."""
     best, places = np.empty(k, scores.dtype), np.empty(k, np.int64)
     for row in range(scores.shape[0]):
         values, truth = scores[row], targets[row]
@@ -140,7 +141,7 @@ def mark_top(scores: Array, targets: Array, k: int, chosen: Array) -> None:
 def ranked_soft_totals(
     scores: Array, weights: Array, above: float, hits_above: float
 ) -> tuple[float, float]:
-    """As ``ranked_totals``, with positive weight y and negative weight 1 − y; scores descending."""
+    """Return ``ranked_totals`` for positive weights y and negative 1 − y; scores descending."""
     total, wrong, hits = 0.0, 0.0, hits_above
     count, begin = len(scores), 0
     while begin < count:
@@ -157,7 +158,7 @@ def ranked_soft_totals(
 
 @compiled(error_model="numpy")
 def row_soft_precision(scores: Array, targets: Array, out: Array) -> None:
-    """Average precision of each row with soft targets; NaN for rows without a positive."""
+    """Write the average precision of rows with soft targets; NaN for rows without a positive."""
     for row in range(scores.shape[0]):
         known = targets[row] >= 0
         values, weights = scores[row][known], targets[row][known]
@@ -168,7 +169,7 @@ def row_soft_precision(scores: Array, targets: Array, out: Array) -> None:
 
 @compiled(error_model="numpy")
 def row_errors(scores: Array, targets: Array, out: Array) -> None:
-    """Ranking loss, one-error and coverage error of each row, in three columns of ``out``."""
+    """Write ranking loss, one-error and coverage error of each row to three columns of ``out``."""
     for row in range(scores.shape[0]):
         values, truth = scores[row], targets[row]
         highest, top, hits = -np.inf, 0, 0
@@ -202,9 +203,9 @@ def add_to_bins(
 ) -> None:
     """Add every known entry to ``sums[label, bin]``: count, probability, target.
 
-    Bins are closed on the left, the last one on both sides. ``bins`` and ``edges`` come in the
-    precision of the probabilities. Unsigned offsets into the flat sums spare numba's test for
-    negative indices, four times faster than three subscripts.
+    Bins are closed on the left, the last one on both sides. ``bins`` and ``edges`` have the dtype
+    of the probabilities. Unsigned offsets into the flat sums avoid numba's test for negative
+    indices; this is four times faster than three subscripts.
     """
     one, top, flat = np.uint64(1), np.uint64(len(edges) - 2), sums.reshape(-1)
     for row in range(probabilities.shape[0]):
@@ -212,7 +213,7 @@ def add_to_bins(
             p, y = probabilities[row, t], targets[row, t]
             if y >= 0 and p >= 0 and p <= 1:
                 k = min(np.uint64(np.int64(p * bins)), top)
-                # The product can round across an edge; the edges decide.
+                # The product can round across an edge, so compare with the edges.
                 if p < edges[k]:
                     k -= one
                 elif p >= edges[k + one] and k < top:

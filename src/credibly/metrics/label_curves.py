@@ -18,14 +18,14 @@ from credibly.types import Array, ArrayLike
 
 @dataclass(frozen=True, repr=False)
 class Curve:
-    """What a label gives up for what, for every threshold on its score.
+    """The precision–recall and ROC curve of one label.
 
     Attributes:
-        thresholds: every score that occurs, falling; the label is returned from it on.
+        thresholds: every score that occurs, descending; scores at or above it count as selected.
         precision, recall, false_positive_rate: at each threshold.
-        precision_band, recall_band: lower and upper ends of pointwise Wilson intervals.
-        average_precision, auroc: with intervals, from the influence of each entry (for AUROC the
-            variance of DeLong et al., 1988) on the scale of a Wilson interval.
+        precision_band, recall_band: lower and upper limits of pointwise Wilson intervals.
+        average_precision, auroc: with Wilson intervals, whose variance comes from the influence of
+            each entry (for AUROC the variance of DeLong et al., 1988).
     """
 
     thresholds: Array
@@ -44,12 +44,12 @@ class Curve:
 
 
 class Curves(Accumulators):
-    """``curves`` over batches of rows, from the positives and negatives of every score.
+    """``curves`` over batches of rows, from the counts of positives and negatives at every score.
 
     Args:
         num_labels: number of labels.
-        exact: how many different scores of a label are told apart; with more, scores that agree in
-            their leading bits count as ties.
+        exact: limit on the different scores of a label; above it, scores with the same leading bits
+            count as ties.
     """
 
     def __init__(self, num_labels: int, exact: int = 2**20) -> None:
@@ -91,7 +91,7 @@ def curves(scores: ArrayLike, targets: TargetsLike, level: float = 0.95) -> list
 
 
 def _like(curve: Curve, scores: ArrayLike) -> Curve:
-    """Return a curve whose arrays are tensors where the scores are."""
+    """Return a curve whose arrays are tensors if the scores are."""
     bands = {
         name: tuple(like(end, scores) for end in getattr(curve, name))
         for name in ("precision_band", "recall_band")
@@ -102,7 +102,7 @@ def _like(curve: Curve, scores: ArrayLike) -> Curve:
 
 
 def _curve(thresholds: Array, counts: Array, level: float) -> Curve:
-    """Return the curve of negatives and positives in rising cells of tied scores."""
+    """Return the curve from negatives and positives in ascending cells of tied scores."""
     negative, positive = counts.T
     hits, wrong = (np.cumsum(each[::-1]) for each in (positive, negative))
     positives, negatives = positive.sum(), negative.sum()
@@ -122,9 +122,9 @@ def _curve(thresholds: Array, counts: Array, level: float) -> Curve:
 
 
 def _interval(estimate: float, variance: float, fewest: float, level: float) -> Interval:
-    """Return Wilson's interval of so many trials that a share has this variance.
+    """Return Wilson's interval for the number of trials that gives a share this variance.
 
-    Where all entries are right (or wrong) the variance is 0; the trials are then the ``fewest``.
+    If all entries are right (or wrong), the variance is 0, and ``fewest`` is the number of trials.
     """
     if np.isnan(estimate):
         return Interval(estimate, np.nan, np.nan)

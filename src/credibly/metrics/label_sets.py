@@ -1,4 +1,4 @@
-"""Label sets against targets: precision, recall, F1, coverage and size."""
+"""Metrics of label sets: precision, recall, F1, coverage and size."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from credibly.types import Array, ArrayLike
 
 Average = Literal["micro", "macro", "samples"] | None
 F1Average = Literal["micro", "mean_of_f1s", "f1_of_means", "samples"] | None
-_FEW = 16  # so many labels are kept in order while a row is read; more are found by sorting
+_FEW = 16  # up to this many labels are sorted by insertion while a row is read
 
 
 class SetCounts(Accumulator):
-    """Labels that were returned, present, and both, by label, over known entries.
+    """Counts by label of known entries that are selected, present, and both.
 
     Args:
         num_labels: number of labels.
@@ -47,37 +47,37 @@ class SetCounts(Accumulator):
         self.sums["counts"][:3] += set_counts(sets, targets, 0)
         self.sums["counts"][3] += (targets >= 0).sum(0)
 
-    def precision(self, average: Average) -> Any:
+    def precision(self, average: Average) -> Array:
         """Return ``metrics.precision`` of all rows; micro, macro or one per label."""
         hits, returned, _, _ = self._counts(average)
         return _mean(_ratio(hits, returned), average)
 
-    def recall(self, average: Average, undefined: float = 0.0) -> Any:
+    def recall(self, average: Average, undefined: float = 0.0) -> Array:
         """Return ``metrics.recall`` of all rows; micro, macro or one per label."""
         hits, _, present, _ = self._counts(average)
         return _mean(_ratio(hits, present, undefined), average)
 
-    def f1(self, average: F1Average) -> Any:
-        """Return ``metrics.f1`` of all rows; not over samples."""
+    def f1(self, average: F1Average) -> Array:
+        """Return ``metrics.f1`` of all rows; ``"samples"`` is not supported."""
         if average == "f1_of_means":
             p, r = self.precision("macro"), self.recall("macro")
             return _ratio(2 * p * r, p + r)[()]
         hits, returned, present, _ = self._counts(average)
         return _mean(_ratio(2 * hits, returned + present), average)
 
-    def jaccard(self, average: Average) -> Any:
+    def jaccard(self, average: Average) -> Array:
         """Return ``metrics.jaccard`` of all rows; micro, macro or one per label."""
         hits, returned, present, _ = self._counts(average)
         return _mean(_ratio(hits, returned + present - hits), average)
 
-    def mcc(self, average: Average) -> Any:
+    def mcc(self, average: Average) -> Array:
         """Return ``metrics.mcc`` of all rows; micro, macro or one per label."""
         hits, returned, present, known = self._counts(average)
         spread = returned * (known - returned) * present * (known - present)
         part = known * hits - returned * present
         return _mean(_ratio(part, np.sqrt(spread)), average)
 
-    def hamming(self) -> Any:
+    def hamming(self) -> Array:
         """Return ``metrics.hamming`` of all rows."""
         hits, returned, present, known = self._counts("micro")
         return (returned + present - 2 * hits) / known
@@ -89,7 +89,7 @@ class SetCounts(Accumulator):
         return np.stack([absent, returned - hits, present - hits, hits], axis=1).reshape(-1, 2, 2)
 
     def macro_f1_influence(self, sets: Array, targets: Array) -> Array:
-        """Return what each row adds to the mean of the labels' F1, to first order."""
+        """Return the first-order effect of each row on the mean F1 of the labels."""
         hits, returned, present, known = self.sums["counts"]
         total, labels = returned + present, max(int((known > 0).sum()), 1)
         scale = np.divide(1.0, total, out=np.zeros_like(total), where=total > 0) / labels
@@ -98,18 +98,18 @@ class SetCounts(Accumulator):
         return part - ((sets & known) + there) @ (2 * hits * scale * scale * labels)
 
     def _counts(self, average: str | None) -> Array:
-        """Return the counts in total or by label; NaN for labels of which nothing is known."""
+        """Return the counts in total or by label; NaN for labels without a known entry."""
         counts = self.sums["counts"]
         counts = counts.sum(1) if average == "micro" else counts
         return counts + np.where(counts[3] > 0, 0.0, np.nan)
 
 
-def precision(sets: ArrayLike, targets: TargetsLike, average: Average = "micro") -> Any:
-    """Share of returned labels that are present, over known entries.
+def precision(sets: ArrayLike, targets: TargetsLike, average: Average = "micro") -> ArrayLike:
+    """Return the share of selected labels that are present, over known entries.
 
     ``"micro"`` pools all entries, ``"macro"`` is the mean over labels, ``"samples"`` the mean over
-    rows, ``None`` one value per label. It is 0 where nothing was returned; labels and rows of which
-    nothing is known drop out.
+    rows, and ``None`` returns one value per label. The value is 0 if nothing is selected. Labels
+    and rows without a known entry do not count.
 
     Example:
         >>> sets = np.array([[True, False], [True, True]])
@@ -119,8 +119,8 @@ def precision(sets: ArrayLike, targets: TargetsLike, average: Average = "micro")
     return _measured(SetCounts.precision, sets, targets, average)
 
 
-def recall(sets: ArrayLike, targets: TargetsLike, average: Average = "micro") -> Any:
-    """Share of present labels that are returned, over known entries; averages as ``precision``.
+def recall(sets: ArrayLike, targets: TargetsLike, average: Average = "micro") -> ArrayLike:
+    """Return the share of present labels that are selected; averages as in ``precision``.
 
     Example:
         >>> sets = np.array([[True, False], [True, False]])
@@ -130,13 +130,13 @@ def recall(sets: ArrayLike, targets: TargetsLike, average: Average = "micro") ->
     return _measured(SetCounts.recall, sets, targets, average)
 
 
-def f1(sets: ArrayLike, targets: TargetsLike, average: F1Average = "micro") -> Any:
-    """Harmonic mean of precision and recall, over known entries.
+def f1(sets: ArrayLike, targets: TargetsLike, average: F1Average = "micro") -> ArrayLike:
+    """Return the harmonic mean of precision and recall, over known entries.
 
-    "Macro F1" has two meanings in print, so it has two names here: ``"mean_of_f1s"`` averages
-    the labels' F1 (scikit-learn's macro), ``"f1_of_means"`` is the F1 of mean precision and mean
-    recall. ``"micro"`` pools all entries, ``"samples"`` averages rows, ``None`` returns one
-    value per label.
+    "Macro F1" has two meanings in the literature, so it has two names here: ``"mean_of_f1s"``
+    averages the labels' F1 (scikit-learn's macro), ``"f1_of_means"`` is the F1 of mean precision
+    and mean recall. ``"micro"`` pools all entries, ``"samples"`` averages rows, and ``None``
+    returns one value per label.
 
     Example:
         >>> sets = np.array([[True, False], [True, True], [False, True]])
@@ -148,14 +148,14 @@ def f1(sets: ArrayLike, targets: TargetsLike, average: F1Average = "micro") -> A
     """
     if average == "macro":
         raise checks.InputError(
-            "`average='macro'` has two meanings for F1; pass 'mean_of_f1s' (scikit-learn's) or "
-            "'f1_of_means' (F1 of mean precision and mean recall)."
+            "`average='macro'` has two meanings for F1. Pass 'mean_of_f1s' (as in scikit-learn) "
+            "or 'f1_of_means' (F1 of mean precision and mean recall)."
         )
     return _measured(SetCounts.f1, sets, targets, average)
 
 
-def jaccard(sets: ArrayLike, targets: TargetsLike, average: Average = "micro") -> Any:
-    """Labels that are returned and present over those that are either; averages as ``precision``.
+def jaccard(sets: ArrayLike, targets: TargetsLike, average: Average = "micro") -> ArrayLike:
+    """Return |selected and present| / |selected or present|; averages as in ``precision``.
 
     Example:
         >>> sets = np.array([[True, False], [True, True]])
@@ -165,10 +165,10 @@ def jaccard(sets: ArrayLike, targets: TargetsLike, average: Average = "micro") -
     return _measured(SetCounts.jaccard, sets, targets, average)
 
 
-def mcc(sets: ArrayLike, targets: TargetsLike, average: Average = "micro") -> Any:
-    """Matthews correlation of returned and present, over known entries; averages as ``precision``.
+def mcc(sets: ArrayLike, targets: TargetsLike, average: Average = "micro") -> ArrayLike:
+    """Return the Matthews correlation of selected and present; averages as in ``precision``.
 
-    It is 0 where all or none were returned, or are present.
+    It is 0 if all or no labels are selected, or if all or none are present.
 
     Example:
         >>> sets = np.array([[True, False], [True, True]])
@@ -178,10 +178,10 @@ def mcc(sets: ArrayLike, targets: TargetsLike, average: Average = "micro") -> An
     return _measured(SetCounts.mcc, sets, targets, average)
 
 
-def confusion(sets: ArrayLike, targets: TargetsLike) -> Any:
-    """Counts of each label: [[true negatives, false positives], [false negatives, true positives]].
+def confusion(sets: ArrayLike, targets: TargetsLike) -> ArrayLike:
+    """Return [[true negatives, false positives], [false negatives, true positives]] per label.
 
-    The layout of scikit-learn's ``multilabel_confusion_matrix``, over known entries.
+    The layout is that of scikit-learn's ``multilabel_confusion_matrix``, over known entries.
 
     Example:
         >>> confusion(np.array([[True, False], [True, True]]), np.array([[1, 0], [0, 1]])).tolist()
@@ -192,8 +192,8 @@ def confusion(sets: ArrayLike, targets: TargetsLike) -> Any:
 
 def top_k_f1(
     scores: ArrayLike, targets: TargetsLike, k: int = 4, average: F1Average = "mean_of_f1s"
-) -> Any:
-    """F1 of returning each row's ``k`` highest (known) labels; ties go to the label first.
+) -> ArrayLike:
+    """Return the F1 of each row's ``k`` highest (known) labels; of tied labels the first wins.
 
     Example:
         >>> float(top_k_f1(np.array([[0.9, 0.2], [0.1, 0.3]]), np.array([[1, 0], [1, 0]]), k=1))
@@ -204,8 +204,8 @@ def top_k_f1(
     return like(f1(chosen, Targets(truth), average), scores, targets)
 
 
-def hamming(sets: ArrayLike, targets: TargetsLike) -> Any:
-    """Share of known entries where set and target differ.
+def hamming(sets: ArrayLike, targets: TargetsLike) -> ArrayLike:
+    """Return the share of known entries whose set and target differ.
 
     Example:
         >>> float(hamming(np.array([[True, False]]), np.array([[1, 1]])))
@@ -214,8 +214,8 @@ def hamming(sets: ArrayLike, targets: TargetsLike) -> Any:
     return like(_counts(sets, targets, "micro").hamming(), sets, targets)
 
 
-def exact_match(sets: ArrayLike, targets: TargetsLike) -> Any:
-    """Share of rows whose known labels are all right; rows without a known label drop out.
+def exact_match(sets: ArrayLike, targets: TargetsLike) -> ArrayLike:
+    """Return the share of rows whose known labels are all right, over rows with a known label.
 
     Example:
         >>> sets = np.array([[True, False], [False, True]])
@@ -228,12 +228,12 @@ def exact_match(sets: ArrayLike, targets: TargetsLike) -> Any:
 
 def set_coverage(
     sets: ArrayLike, targets: TargetsLike, average: Literal["pooled", "macro"] | None = "pooled"
-) -> Any:
-    """Share of present labels that are in their row's set: average-K accuracy.
+) -> ArrayLike:
+    """Return the share of present labels that are in their row's set (average-K accuracy).
 
-    With one label per row it is the share of rows whose set holds the label. ``"pooled"`` counts
-    each present label once, ``None`` gives one share per label (NaN without a positive) and
-    ``"macro"`` their mean. ``targets`` may be class indices.
+    With one label per row, it is the share of rows whose set contains the label. ``"pooled"``
+    counts each present label once, ``None`` returns one share per label (NaN without a positive),
+    and ``"macro"`` their mean. ``targets`` may be class indices.
 
     Example:
         >>> sets = np.array([[True, True, False], [False, True, False]])
@@ -247,8 +247,8 @@ def set_coverage(
 
 def coverage_by_frequency(
     sets: ArrayLike, targets: TargetsLike, train_counts: ArrayLike, few: int = 20, many: int = 100
-) -> dict[str, Any]:
-    """Mean coverage of labels with few (< ``few``), medium and many (> ``many``) training rows.
+) -> dict[str, float]:
+    """Return the mean coverage of labels with < ``few``, medium and > ``many`` training rows.
 
     Example:
         >>> sets = np.array([[True, True, False], [False, True, False]])
@@ -266,8 +266,8 @@ def coverage_by_frequency(
     return {name: float(mean_known(each[group])) for name, group in groups.items()}
 
 
-def set_size(sets: ArrayLike) -> Any:
-    """Return the mean number of labels returned per row.
+def set_size(sets: ArrayLike) -> ArrayLike:
+    """Return the mean number of selected labels per row.
 
     Example:
         >>> float(set_size(np.array([[True, True], [False, True]])))
@@ -278,7 +278,7 @@ def set_size(sets: ArrayLike) -> Any:
 
 
 def top_k_sets(values: Array, truth: Array, k: int) -> Array:
-    """Each row's ``k`` highest known labels as a bool matrix; ties go to the first label."""
+    """Return each row's ``k`` highest known labels as a bool matrix; of ties the first wins."""
     if int(checks.at_least("k", k, 1)) != k or k > values.shape[1]:
         raise checks.InputError(
             f"`k` must be a whole number between 1 and the number of labels, {values.shape[1]}; "
@@ -295,14 +295,14 @@ def top_k_sets(values: Array, truth: Array, k: int) -> Array:
 
 
 def unknown_below_top(values: Array, truth: Array, k: int) -> Array:
-    """``truth`` with everything but each row's top k marked unknown."""
+    """Return ``truth`` with everything except each row's top k marked unknown."""
     return np.where(top_k_sets(values, truth, k), truth, truth.dtype.type(-1))
 
 
 def set_counts(chosen: Array, truth: Array, axis: int | None) -> Array:
-    """Return hits, returned and present labels among known entries, summed over ``axis``.
+    """Return the numbers of hits, selected and present labels among known entries over ``axis``.
 
-    A soft target counts by its value.
+    A soft target counts as its value.
     """
     known = truth >= 0
     present = np.where(known, truth, 0)
@@ -316,13 +316,13 @@ def set_counts(chosen: Array, truth: Array, axis: int | None) -> Array:
 
 
 def hamming_terms(chosen: Array, truth: Array) -> tuple[Array, Array]:
-    """Return how many entries of each row differ, and how many are known."""
+    """Return the number of wrong entries and of known entries of each row."""
     hits, returned, present = set_counts(chosen, truth, 1)
     return returned + present - 2 * hits, np.count_nonzero(truth >= 0, axis=1).astype(np.float64)
 
 
 def exact_match_terms(chosen: Array, truth: Array) -> tuple[Array, Array]:
-    """Return 1 for each row whose known labels are all right, and 1 for each with any."""
+    """Return 1 for each row whose known labels are all right, and 1 for each with a known label."""
     known = hard(truth, "exact_match") >= 0
     rows = np.asarray(known.any(1))
     right = ((chosen == truth) | ~known).all(1) & rows
@@ -330,11 +330,11 @@ def exact_match_terms(chosen: Array, truth: Array) -> tuple[Array, Array]:
 
 
 def _measured(
-    number: Callable[[SetCounts, Any], Any],
+    number: Callable[[SetCounts, Any], Array],
     sets: ArrayLike,
     targets: TargetsLike,
     average: Average | F1Average,
-) -> Any:
+) -> ArrayLike:
     f1 = number is SetCounts.f1
     means = ("mean_of_f1s", "f1_of_means") if f1 else ("macro",)
     checks.choice("average", average, ("micro", *means, "samples", None))
@@ -343,10 +343,10 @@ def _measured(
 
 
 def _counts(sets: ArrayLike, targets: TargetsLike, average: str | None) -> SetCounts:
-    """Return the counts of each label; of each row for the mean over samples."""
+    """Return the counts of each label, or of each row for the mean over samples."""
     chosen, truth = set_pair(sets, targets)
     if average == "samples":
-        # The mean over rows of a ratio is not that ratio of expected counts.
+        # The mean of a ratio over rows is not the ratio of expected counts.
         hard(truth, 'average="samples"')
         chosen, truth = chosen.T, truth.T
     counts = SetCounts(chosen.shape[1])
@@ -354,10 +354,10 @@ def _counts(sets: ArrayLike, targets: TargetsLike, average: str | None) -> SetCo
     return counts
 
 
-def _ratio(part: Any, whole: Any, undefined: float = 0.0) -> Array:
+def _ratio(part: Array, whole: Array, undefined: float = 0.0) -> Array:
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(np.asarray(whole) == 0, undefined, np.divide(part, whole))
 
 
-def _mean(each: Array, average: str | None) -> Any:
+def _mean(each: Array, average: str | None) -> Array:
     return each if average is None else mean_known(each)

@@ -1,10 +1,10 @@
-"""How well scores rank: average precision, AUROC, ranking errors, also past what memory holds."""
+"""Ranking metrics, also for data larger than memory: average precision, AUROC, ranking errors."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -23,23 +23,23 @@ from credibly.metrics.accumulators import (
 from credibly.targets import Targets, TargetsLike
 from credibly.types import Array, ArrayLike
 
-_BLOCK = 16  # labels gathered at once: a cache line of float32, and little memory
+_BLOCK = 16  # labels gathered at a time: one cache line of float32
 TOTALS = 4
 """Sums of ``label_totals``."""
-_MOST_COUNTED = 200  # positives of a row; with more, sorting it is faster than counting for each
+_MOST_COUNTED = 200  # limit on positives of a row; above it, sorting is faster than counting
 
 
-def average_precision(scores: ArrayLike, targets: TargetsLike) -> Any:
+def average_precision(scores: ArrayLike, targets: TargetsLike) -> ArrayLike:
     r"""Return the average precision of each label; NaN for a label without a known positive.
 
     $$\mathrm{AP} = \frac{1}{\sum_i y_i} \sum_i
       y_i \frac{\sum_{j : s_j \ge s_i} y_j}{\#\{j : s_j \ge s_i\}}$$
 
-    over known entries. With targets 0 and 1 this is scikit-learn's value, ties included. A soft
-    target $y_i$ counts as positive with weight $y_i$ and as negative with weight $1 - y_i$: the
-    value that scikit-learn gives with each row twice, as a positive and as a negative, weighted
-    so. Rank on scores rather than on probabilities where a link saturates. One-dimensional
-    arguments are one label and give one number, so that a file can be read one column at a time.
+    over known entries. With targets 0 and 1 this is scikit-learn's value, including ties. A soft
+    target $y_i$ counts as positive with weight $y_i$ and as negative with weight $1 - y_i$. This is
+    the value of scikit-learn with each row twice, as a weighted positive and a weighted negative.
+    Rank by scores instead of probabilities if a link saturates. One-dimensional arguments belong to
+    one label and give one number, so a file can be read column by column.
 
     Args:
         scores: (rows, labels) or (rows,); only their order counts.
@@ -61,12 +61,12 @@ def average_precision(scores: ArrayLike, targets: TargetsLike) -> Any:
     return like(result[0] if to_numpy(scores).ndim == 1 else result, scores, targets)
 
 
-def auroc(scores: ArrayLike, targets: TargetsLike) -> Any:
-    """Return the area under the ROC curve of each label: how often a positive outranks a negative.
+def auroc(scores: ArrayLike, targets: TargetsLike) -> ArrayLike:
+    """Return the area under the ROC curve of each label.
 
-    The share of (positive, negative) pairs in the right order, a tie counting half, over known
-    entries. NaN for a label without a known positive or a known negative. Soft targets and
-    one-dimensional arguments are as in ``average_precision``; ``curves`` has its interval.
+    This is the share of (positive, negative) pairs in the right order over known entries; a tie
+    counts half. It is NaN for a label without a known positive or a known negative. Soft targets
+    and one-dimensional arguments are as in ``average_precision``. ``curves`` returns its interval.
 
     Example:
         >>> scores = np.array([[0.9, 0.1], [0.8, 0.7], [0.3, 0.2]])
@@ -77,7 +77,7 @@ def auroc(scores: ArrayLike, targets: TargetsLike) -> Any:
     return like(result[0] if to_numpy(scores).ndim == 1 else result, scores, targets)
 
 
-def sample_average_precision(scores: ArrayLike, targets: TargetsLike) -> Any:
+def sample_average_precision(scores: ArrayLike, targets: TargetsLike) -> ArrayLike:
     """Return the average precision of each row over its known labels; NaN without a positive.
 
     Soft targets count as in ``average_precision``.
@@ -103,8 +103,8 @@ def sample_average_precision(scores: ArrayLike, targets: TargetsLike) -> Any:
 
 def mean_average_precision(
     scores: ArrayLike, targets: TargetsLike, over: Literal["labels", "samples"] = "labels"
-) -> Any:
-    """mAP@y (``over="labels"``) or mAP@x (``over="samples"``): the mean over those with a positive.
+) -> ArrayLike:
+    """Return mAP@y (``over="labels"``) or mAP@x (``over="samples"``), over those with a positive.
 
     Example:
         >>> scores = np.array([[0.9, 0.1], [0.8, 0.7], [0.3, 0.2]])
@@ -117,13 +117,13 @@ def mean_average_precision(
     checks.choice("over", over, ("labels", "samples"))
     each = average_precision if over == "labels" else sample_average_precision
     values, truth = score_pair(scores, targets)
-    return like(mean_known(each(values, Targets(truth))), scores, targets)
+    return like(mean_known(to_numpy(each(values, Targets(truth)))), scores, targets)
 
 
-def ranking_loss(scores: ArrayLike, targets: TargetsLike) -> Any:
-    """Share of (present, absent) label pairs in the wrong order, a tie being wrong.
+def ranking_loss(scores: ArrayLike, targets: TargetsLike) -> ArrayLike:
+    """Return the share of (present, absent) label pairs in the wrong order; ties are wrong.
 
-    The mean over rows that have both; scikit-learn counts the others as 0.
+    It is the mean over rows that have both; scikit-learn counts other rows as 0.
 
     Example:
         >>> float(ranking_loss(np.array([[0.9, 0.8, 0.1]]), np.array([[0, 1, 0]])))
@@ -133,10 +133,10 @@ def ranking_loss(scores: ArrayLike, targets: TargetsLike) -> Any:
     return like(mean_known(errors[:, 0]), scores, targets)
 
 
-def one_error(scores: ArrayLike, targets: TargetsLike) -> Any:
-    """Share of rows whose highest label is absent, over rows with a positive.
+def one_error(scores: ArrayLike, targets: TargetsLike) -> ArrayLike:
+    """Return the share of rows whose highest label is absent, over rows with a positive.
 
-    Where several labels share the highest score, the row counts by the share of them absent.
+    If several labels share the highest score, the row counts with the share of them that is absent.
 
     Example:
         >>> float(one_error(np.array([[0.9, 0.8], [0.1, 0.7]]), np.array([[0, 1], [0, 1]])))
@@ -146,8 +146,8 @@ def one_error(scores: ArrayLike, targets: TargetsLike) -> Any:
     return like(mean_known(errors[:, 1]), scores, targets)
 
 
-def coverage_error(scores: ArrayLike, targets: TargetsLike) -> Any:
-    """How many labels to return, from the top, to have all present ones: mean over rows with any.
+def coverage_error(scores: ArrayLike, targets: TargetsLike) -> ArrayLike:
+    """Return the mean number of top labels that contain all present labels of a row.
 
     Example:
         >>> float(coverage_error(np.array([[0.9, 0.8, 0.1]]), np.array([[0, 1, 0]])))
@@ -168,13 +168,13 @@ def _errors(scores: ArrayLike, targets: TargetsLike, metric: str) -> Array:
 def label_totals(values: Array, truth: Array, above: float = 0.0, hits_above: float = 0.0) -> Array:
     """Return four sums of each label over known entries, (labels, 4).
 
-    Σ target × precision; Σ target; the weight of (positive, negative) pairs in the wrong order, a
-    tie being half; Σ (1 − target). All can be added up over ranges of values.
+    The columns are Σ target × precision; Σ target; the weight of (positive, negative) pairs in the
+    wrong order, with ties counting half; Σ (1 − target). They can be added over ranges of values.
 
     Args:
         values: (rows, labels) without NaN.
         truth: decoded targets of the same shape.
-        above: how many values of the label are higher than these, in ranges above them.
+        above: the number of the label's values in higher ranges.
         hits_above: the sum of their targets.
     """
     totals: Array = np.empty((values.shape[1], TOTALS))
@@ -199,7 +199,7 @@ def label_totals(values: Array, truth: Array, above: float = 0.0, hits_above: fl
         block = _block(values, truth, first, size)
         kernels.gather_columns(*block, size, columns, positives, known, present)
         for t in range(size):
-            # Sorts values, not indices: positives are looked up among all.
+            # Sorting values is faster than sorting indices; positives are then looked up.
             ranked, hits = columns[t, : known[t]], positives[t, : present[t]]
             ranked.sort()
             hits.sort()
@@ -221,7 +221,7 @@ def aurocs(totals: Array) -> Array:
 
 
 def _block(values: Array, truth: Array, first: int, size: int) -> tuple[Array, Array, int]:
-    """The arrays as they are where rows are contiguous, else a copy of these labels only."""
+    """Return the arrays unchanged if rows are contiguous, else a copy of these labels."""
     if values.flags.c_contiguous and truth.flags.c_contiguous:
         return values, truth, first
     labels = slice(first, first + size)
@@ -229,7 +229,7 @@ def _block(values: Array, truth: Array, first: int, size: int) -> tuple[Array, A
 
 
 def leading_bits(values: Array, bits: int = 16) -> Array:
-    """Return the leading bits of float32 values, as numbers in the order of the values.
+    """Return the leading bits of float32 values as integers in the order of the values.
 
     Example:
         >>> a, b, c = leading_bits(np.float32([-1.0, 0.25, 0.5]))
@@ -245,7 +245,7 @@ def leading_bits(values: Array, bits: int = 16) -> Array:
 
 
 class RankCounts(SparseSums):
-    """How many values of each label begin with which bits, and the sum of their targets.
+    """The number of values of each label by their leading bits, and the sum of their targets.
 
     Args:
         num_labels: number of labels.
@@ -259,7 +259,7 @@ class RankCounts(SparseSums):
 
     def __init__(self, num_labels: int) -> None:
         self.num_labels = num_labels
-        # At most 64 MB of counts; 16 bits are 128 cells per factor of two.
+        # At most 64 MB of counts. 16 bits give 128 cells per factor of two.
         self.bits = int(np.clip(22 - np.ceil(np.log2(num_labels)), 9, 16))
         self._cells = 1 << self.bits
         self.cells = np.zeros((num_labels * self._cells, 2))
@@ -274,7 +274,7 @@ class RankCounts(SparseSums):
         self.cells[:, 1] += np.bincount(keys, weights=targets[known], minlength=size)
 
     def plan(self, limit: int) -> RankPlan:
-        """Return ranges of about ``limit`` values each; more only where a cell holds more."""
+        """Return ranges of about ``limit`` values each, or more if a single cell has more."""
         counts = self.cells.reshape(self.num_labels, self._cells, 2)
         firsts = [_range_starts(each[:, 0], limit) for each in counts]
         above = []
@@ -285,7 +285,7 @@ class RankCounts(SparseSums):
         return RankPlan(self.bits, firsts, above)
 
     def influence(self) -> RankInfluence:
-        """Return what a row adds to mAP@y and AUROC, values of a cell being ties."""
+        """Return the influence of a row on mAP@y and AUROC; values of a cell are ties."""
         counts = self.cells.reshape(self.num_labels, self._cells, 2)
         return RankInfluence(
             self.bits, mean_influence([(each[:, 0], each[:, 1]) for each in counts])
@@ -294,7 +294,7 @@ class RankCounts(SparseSums):
 
 @dataclass(frozen=True)
 class RankInfluence:
-    """What an entry adds to mAP@y and AUROC, to first order, by its leading bits.
+    """The first-order influence of an entry on mAP@y and AUROC, by its leading bits.
 
     Attributes:
         bits: number of leading bits.
@@ -313,7 +313,7 @@ class RankInfluence:
 
 
 def rank_influence(values: Array, targets: Array) -> Array:
-    """Return what each row adds to mAP@y and to the mean AUROC, to first order, (rows, 2)."""
+    """Return the first-order influence of each row on mAP@y and on the mean AUROC, (rows, 2)."""
     result, places, found = np.zeros((len(values), 2)), [], []
     for value, target in zip(values.T, targets.T, strict=True):
         _, cells = np.unique(value, return_inverse=True)
@@ -334,7 +334,7 @@ def _add_influence(result: Array, influence: Array, cells: Array, targets: Array
 
 
 def mean_influence(labels: Sequence[tuple[Array, Array]]) -> list[Array]:
-    """Return ``cell_influence`` of each label, divided by how many labels have the number."""
+    """Return ``cell_influence`` of each label, divided by the number of labels with the metric."""
     defined = np.zeros(2)
     for count, target in labels:
         positives = target.sum()
@@ -343,7 +343,7 @@ def mean_influence(labels: Sequence[tuple[Array, Array]]) -> list[Array]:
 
 
 def tied_average_precision(count: Array, target: Array) -> float:
-    """Return the average precision of one label from rising cells of tied values.
+    """Return the average precision of one label from ascending cells of tied values.
 
     Args:
         count: known values in each cell.
@@ -356,7 +356,7 @@ def tied_average_precision(count: Array, target: Array) -> float:
 
 
 def tied_auroc(count: Array, target: Array) -> float:
-    """Return the AUROC of one label from rising cells of tied values."""
+    """Return the AUROC of one label from ascending cells of tied values."""
     negative = count - target
     below = np.cumsum(negative) - negative / 2
     with np.errstate(invalid="ignore"):
@@ -364,10 +364,10 @@ def tied_auroc(count: Array, target: Array) -> float:
 
 
 def cell_influence(count: Array, target: Array) -> Array:
-    """Return what an entry in a cell of tied values adds to AP and AUROC, (2, cells, 2).
+    """Return the influence of an entry in a cell of tied values on AP and AUROC, (2, cells, 2).
 
-    The derivatives of both by the weight of a negative and of a positive entry of each rising cell;
-    0 where the number is undefined.
+    These are the derivatives by the weight of a negative and of a positive entry of each cell, in
+    ascending order; 0 if the metric is undefined.
     """
     result = np.zeros((2, len(count), 2))
     above, hits = (np.cumsum(each[::-1])[::-1] for each in (count, target))
@@ -389,7 +389,7 @@ def cell_influence(count: Array, target: Array) -> Array:
 
 
 def _range_starts(counts: Array, limit: int) -> Array:
-    """Return the first cell of each range, rising; ranges are filled from the top."""
+    """Return the first cell of each range, ascending; ranges are filled from the top."""
     starts, held = [], 0.0
     for cell in np.flatnonzero(counts)[::-1]:
         if held and held + counts[cell] > limit:
@@ -421,7 +421,7 @@ class RankPlan:
 
     @classmethod
     def whole(cls, num_labels: int) -> RankPlan:
-        """Return one range per label: all of its values."""
+        """Return a plan with one range per label, which contains all of its values."""
         return cls(16, [np.zeros(1, int)] * num_labels, [np.zeros((1, 2))] * num_labels)
 
     def num_ranges(self, label: int) -> int:
@@ -445,7 +445,7 @@ class RankPlan:
     def totals(self, label: int, part: int, values: Array, targets: Array) -> Array:
         """Return ``label_totals`` of the selected values of a range, (1, 4).
 
-        Several labels that have one range each, from ``label`` on, may come together.
+        Several labels with one range each, from ``label`` on, may be passed together.
         """
         above, hits = self.counts_above[label][part]
         return label_totals(values, targets, float(above), float(hits))
@@ -457,11 +457,11 @@ _SIGN = np.uint64(1 << 63)
 class ValueCounts(Accumulator):
     """Two weights of each value, in the order of the values.
 
-    Past ``exact`` different values, those that agree in their leading bits (by default 14 or more
-    of the mantissa) count as ties.
+    Above ``exact`` different values, values with the same leading bits (by default 14 or more of
+    the mantissa) count as ties.
 
     Args:
-        exact: how many different values are told apart.
+        exact: limit on the number of different values that are kept apart.
     """
 
     def __init__(self, exact: int = 2**20) -> None:
@@ -480,29 +480,29 @@ class ValueCounts(Accumulator):
             self.counts()
 
     def counts(self) -> Array:
-        """Return the weights of the values that occur, in rising order, (values, 2)."""
+        """Return the weights of the values that occur, in ascending order, (values, 2)."""
         waiting, self._waiting = [(self._keys, self._counts), *self._waiting], []
         keys, counts = (np.concatenate(each) for each in zip(*waiting, strict=True))
         while True:
             found, places = np.unique(self._cut(keys), return_inverse=True)
             if len(found) <= self._exact:
                 break
-            self._bits = min(self._bits, 27) - 1  # 12 bits of sign and exponent
+            self._bits = min(self._bits, 27) - 1  # sign and exponent take 12 bits
         self._keys = found
         self._counts = np.stack([np.bincount(places, each, len(found)) for each in counts.T], 1)
         return self._counts
 
     def values(self) -> Array:
-        """Return the values that occur, rising; of values that count as ties, a lower limit."""
+        """Return the values that occur, ascending; tied values are given by their lower limit."""
         self.counts()
         return np.where(self._keys & _SIGN, self._keys ^ _SIGN, ~self._keys).view(np.float64)
 
     def places(self, values: Array) -> Array:
-        """Return where values that occur stand among ``counts``."""
+        """Return the indices in ``counts`` of values that occur."""
         return np.searchsorted(self._keys, self._cut(_keys(values)))
 
     def clear(self, column: int) -> None:
-        """Forget one of the two weights."""
+        """Set one of the two weights to 0."""
         self.counts()[:, column] = 0
 
     def _cut(self, keys: Array) -> Array:

@@ -1,4 +1,4 @@
-"""How well probabilities rank for queries: average precision by number of conditions."""
+"""Retrieval metrics: average precision of queries, by number of conditions."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from credibly.notebook import html_table
 from credibly.targets import TargetsLike
 from credibly.types import Array, ArrayLike
 
-# Up to this many comparisons, comparing all pairs beats sorting.
+# Up to this many comparisons, comparing all pairs is faster than sorting.
 _PAIRS = 4096
 _BUCKETS = 4096  # at most
-_CROWDED = 16  # relevant scores in one bucket that sorting should not leave to insertion
 _BLOCK = 64
 
 
@@ -31,52 +30,29 @@ def _count_at_least(values, bar):
 
 
 @compiled(error_model="numpy", nogil=True)
-def _sorted(relevant, first, scratch):
-    """The scores in rising order, and where each bucket of them begins (``first``).
+def _buckets(ordered, first):
+    """Return the index where each bucket of ascending scores begins, its lowest bits and shift.
 
-    Buckets go by the float's bit pattern, which rises with the number and is finer near 0, as
-    products are.
+    Buckets are ranges of the float's bit pattern. It increases with the number and is finer near 0,
+    as the distribution of products is.
     """
-    lowest, highest = relevant[0], relevant[0]
-    for i in range(relevant.size):
-        lowest, highest = min(lowest, relevant[i]), max(highest, relevant[i])
-    ends = np.array([lowest, highest]).view(np.int64)
-    wanted, shift = 64, 0
-    while wanted < 2 * relevant.size and wanted < _BUCKETS:
+    bits = ordered.view(np.int64)
+    base, spread, wanted, shift = bits[0], bits[-1] - bits[0], 64, 0
+    while wanted < 2 * ordered.size and wanted < _BUCKETS:
         wanted *= 2
-    while ((ends[1] - ends[0]) >> shift) >= wanted:
+    while (spread >> shift) >= wanted:
         shift += 1
-    used = ((ends[1] - ends[0]) >> shift) + 1
-    first[: used + 1] = 0
-    bits = relevant.view(np.int64)
-    for i in range(relevant.size):
-        first[((bits[i] - ends[0]) >> shift) + 1] += 1
-    crowd = 0
-    for bucket in range(used):
-        crowd = max(crowd, first[bucket + 1])
-        first[bucket + 1] += first[bucket]
-    if crowd > _CROWDED:
-        return np.sort(relevant), ends[0], shift
-    ordered = scratch[: relevant.size]
-    for i in range(relevant.size):
-        bucket = (bits[i] - ends[0]) >> shift
-        ordered[first[bucket]] = relevant[i]
-        first[bucket] += 1
-    for i in range(1, relevant.size):  # only within buckets is anything out of order
-        value, place = ordered[i], i
-        while place > 0 and ordered[place - 1] > value:
-            ordered[place] = ordered[place - 1]
-            place -= 1
-        ordered[place] = value
-    for bucket in range(used, 0, -1):
-        first[bucket] = first[bucket - 1]
-    first[0] = 0
-    return ordered, ends[0], shift
+    first[: (spread >> shift) + 2] = 0
+    for i in range(ordered.size):
+        first[((bits[i] - base) >> shift) + 1] = i + 1
+    for bucket in range(1, (spread >> shift) + 1):
+        first[bucket] = max(first[bucket], first[bucket - 1])
+    return base, shift
 
 
 @compiled(error_model="numpy", nogil=True)
-def _precision(values, relevant, first, counts, scratch):
-    """Average precision of the ``relevant`` scores among ``values``, which hold them too.
+def _precision(values, relevant, first, counts):
+    """Return the average precision of ``relevant`` scores among ``values``, which include them.
 
     Only values at or above the lowest relevant one are needed. Equal scores enter together.
     """
@@ -87,7 +63,8 @@ def _precision(values, relevant, first, counts, scratch):
             bar = relevant[i]
             total += _count_at_least(relevant, bar) / _count_at_least(values, bar)
         return total / num_relevant
-    ordered, base, shift = _sorted(relevant, first, scratch)
+    ordered = np.sort(relevant)
+    base, shift = _buckets(ordered, first)
     last = (ordered.view(np.int64)[num_relevant - 1] - base) >> shift
     counts[: num_relevant + 1] = 0
     value_bits = values.view(np.int64)
@@ -97,7 +74,7 @@ def _precision(values, relevant, first, counts, scratch):
             counts[num_relevant] += 1
         elif bucket >= 0:
             low, high = first[bucket], first[bucket + 1]
-            while low < high:  # how many relevant scores are at or below this value
+            while low < high:  # the number of relevant scores at or below this value
                 middle = (low + high) // 2
                 if ordered[middle] <= values[i]:
                     low = middle + 1
@@ -116,19 +93,20 @@ def _precision(values, relevant, first, counts, scratch):
 
 
 @compiled(error_model="numpy", nogil=True)
-def _query_precision(scores, factors, rows, first, counts, relevant, passing, scratch):
-    """Average precision when ``scores × factors`` ranks and ``rows`` are the relevant ones."""
+def _query_precision(scores, factors, rows, work):
+    """Return the average precision of ``scores × factors``; ``rows`` are the relevant rows."""
+    first, counts, relevant, passing = work
     lowest = np.inf
     for i in range(rows.size):
         relevant[i] = scores[rows[i]] * factors[rows[i]]
         lowest = min(lowest, relevant[i])
     filled = _passing(scores, factors, lowest, passing)
-    return _precision(passing[:filled], relevant[: rows.size], first, counts, scratch)
+    return _precision(passing[:filled], relevant[: rows.size], first, counts)
 
 
 @compiled(error_model="numpy", nogil=True)
 def _passing(scores, factors, lowest, passing):
-    """Collect the products at or above ``lowest``; most blocks hold none and cost one look."""
+    """Collect the products at or above ``lowest``; most blocks have none and are skipped fast."""
     filled, whole = 0, scores.size - scores.size % _BLOCK
     for start in range(0, whole, _BLOCK):
         some, by = scores[start : start + _BLOCK], factors[start : start + _BLOCK]
@@ -149,7 +127,7 @@ def _passing(scores, factors, lowest, passing):
 
 @compiled(error_model="numpy", nogil=True)
 def _narrow(rows, truth, wanted, out):
-    """Rows that also satisfy one more condition; returns how many."""
+    """Write the rows that also satisfy one more condition to ``out``; return their number."""
     filled = 0
     for i in range(rows.size):
         out[filled] = rows[i]
@@ -159,10 +137,10 @@ def _narrow(rows, truth, wanted, out):
 
 @compiled(error_model="numpy", nogil=True)
 def every_query(present, absent, truth, deepest, sums, counts_by_size):
-    """Sum of average precisions and number of queries, by number of conditions.
+    """Add average precisions and numbers of queries, by number of conditions.
 
-    Labels rise along a query, so each prefix's products and relevant rows are made once for all
-    queries that start with it; a prefix without relevant rows ends there.
+    Labels ascend along a query, so the products and relevant rows of a prefix are computed once
+    for all queries that start with it. A prefix without relevant rows is not extended.
     """
     num_labels, rows = present.shape
     scores = np.ones((deepest + 1, rows))
@@ -174,7 +152,7 @@ def every_query(present, absent, truth, deepest, sums, counts_by_size):
     sign = np.zeros(deepest + 1, np.int64)
     num_wanted = np.zeros(deepest + 1, np.int64)
     first, counts = np.empty(_BUCKETS + 2, np.int64), np.empty(rows + 1, np.int64)
-    relevant, passing, scratch = np.empty(rows), np.empty(rows + 1), np.empty(rows)
+    work = first, counts, np.empty(rows), np.empty(rows + 1)
     depth = 1
     sign[1] = 1
     while depth > 0:
@@ -193,9 +171,7 @@ def every_query(present, absent, truth, deepest, sums, counts_by_size):
         factors = present[at] if wanted else absent[at]
         if num_wanted[depth] > 0:
             hits = relevant_rows[depth, :found]
-            sums[depth] += _query_precision(
-                scores[depth - 1], factors, hits, first, counts, relevant, passing, scratch
-            )
+            sums[depth] += _query_precision(scores[depth - 1], factors, hits, work)
             counts_by_size[depth] += 1
         if depth < deepest and at + 1 < num_labels:
             for i in range(rows):
@@ -206,13 +182,12 @@ def every_query(present, absent, truth, deepest, sums, counts_by_size):
 
 @compiled(error_model="numpy", nogil=True)
 def some_queries(present, absent, truth, labels, wanted, precisions):
-    """Average precision of each query (a row of ``labels``, rising); NaN without relevant rows."""
+    """Write the average precision of each query (ascending labels); NaN without relevant rows."""
     num_rows = present.shape[1]
     scores = np.empty(num_rows)
     relevant_rows = np.empty((2, num_rows + 1), np.int32)
     first, counts = np.empty(_BUCKETS + 2, np.int64), np.empty(num_rows + 1, np.int64)
-    relevant, passing = np.empty(num_rows), np.empty(num_rows + 1)
-    scratch = np.empty(num_rows)
+    work = first, counts, np.empty(num_rows), np.empty(num_rows + 1)
     last = labels.shape[1] - 1
     for query in range(labels.shape[0]):
         relevant_rows[0, :num_rows] = np.arange(num_rows)
@@ -233,13 +208,11 @@ def some_queries(present, absent, truth, labels, wanted, precisions):
         at = labels[query, last]
         factors = present[at] if wanted[query, last] else absent[at]
         hits = relevant_rows[(last + 1) % 2, :found]
-        precisions[query] = _query_precision(
-            scores, factors, hits, first, counts, relevant, passing, scratch
-        )
+        precisions[query] = _query_precision(scores, factors, hits, work)
 
 
-# What one query costs, measured on one core: a start, and so much a row. Fixed numbers, so that
-# the same seed gives the same queries on every machine.
+# The cost of a query, measured on one core: a constant and a cost per row. They are fixed, so the
+# same seed gives the same queries on every machine.
 _SECONDS_A_QUERY, _SECONDS_A_ROW = 2e-6, 2.5e-9
 _FEWEST_QUERIES = 200
 _TRIED = 1000
@@ -248,17 +221,17 @@ _NORMAL_95 = 1.959963984540054
 
 @dataclass(frozen=True, repr=False)
 class RetrievalMap:
-    """What ``retrieval_map`` found; every mapping is by number of conditions.
+    """The result of ``retrieval_map``; the keys of all dicts are numbers of conditions.
 
     Attributes:
-        by_conditions: mean average precision over the queries that have a relevant row.
-        mean: the same over all numbers of conditions, each query counting once.
-        counts: queries that were ranked.
-        queries: queries that have a relevant row: counted, or estimated where sampled.
-        intervals: 95 % confidence interval of ``by_conditions``; of no width where exhaustive.
-        sampled: numbers of conditions that were sampled.
+        by_conditions: mean average precision over the queries with a relevant row.
+        mean: mean average precision over all queries of all numbers of conditions.
+        counts: number of ranked queries.
+        queries: number of queries with a relevant row: counted, or estimated if sampled.
+        intervals: 95 % confidence interval of ``by_conditions``; its width is 0 if not sampled.
+        sampled: numbers of conditions whose queries were sampled.
         expected, hits: sum of the probabilities, and number of relevant rows, over all queries, by
-            (wanted, unwanted); queries without a relevant row count here.
+            (wanted, unwanted). Queries without a relevant row count here too.
     """
 
     by_conditions: Mapping[int, float]
@@ -284,7 +257,7 @@ class RetrievalMap:
         return html_table(f"retrieval, mean {self.mean:.4f}", heads, rows)
 
     def mass_ratio(self, conditions: int, wanted: int | None = None) -> float:
-        """Expected over real hits of all queries with so many conditions (and wanted ones)."""
+        """Return expected / real hits of all queries with so many conditions (and wanted ones)."""
         chosen = [
             key
             for key in self.expected
@@ -301,10 +274,10 @@ def retrieval_map(
     budget_seconds: float = 60.0,
     seed: int = 0,
 ) -> RetrievalMap:
-    r"""Mean average precision of queries for wanted and unwanted labels.
+    r"""Return the mean average precision of queries for wanted and unwanted labels.
 
-    A query wants $|P| \ge 1$ labels and excludes $|N|$ others, $|P| + |N| \le$ ``max_conditions``;
-    rows are ranked by $\prod_{P} p \prod_{N} (1 - p)$ in float64 and a row is relevant if its truth
+    A query wants $|P| \ge 1$ labels and excludes $|N|$ others, $|P| + |N| \le$ ``max_conditions``.
+    Rows are ranked by $\prod_{P} p \prod_{N} (1 - p)$ in float64. A row is relevant if its truth
     has all of $P$ and none of $N$. Every query with a relevant row counts, with its exact average
     precision (equal scores as in scikit-learn). Cheng & Vasconcelos (2024), section 5.3.
 
@@ -313,9 +286,9 @@ def retrieval_map(
     Args:
         probabilities: (rows, labels) in [0, 1].
         targets: (rows, labels), 1, 0 or −1 (unknown).
-        max_conditions: longest query, from 1 up to the number of labels.
-        budget_seconds: what every query may cost in all, by a fixed estimate. Numbers of conditions
-            that do not fit are sampled with ``seed``; at least 200 queries each.
+        max_conditions: the length of the longest query, from 1 to the number of labels.
+        budget_seconds: limit on the total time, by a fixed estimate. If all queries with a number
+            of conditions take too long, at least 200 of them are sampled with ``seed``.
 
     Example:
         >>> result = retrieval_map([[0.9, 0.1], [0.6, 0.7], [0.2, 0.8]], [[1, 0], [1, 1], [0, 1]])
@@ -355,7 +328,7 @@ def retrieval_map(
 
 
 class _QueryPlan:
-    """Which numbers of conditions are exhausted, and how many queries of the others are drawn."""
+    """The numbers of conditions whose queries all run, and the sample size of the others."""
 
     def __init__(
         self,
@@ -370,7 +343,7 @@ class _QueryPlan:
         self.totals = {k: math.comb(num_labels, k) * (2**k - 1) for k in range(1, deepest + 1)}
         self.exhaustive, spent = 0, 0.0
         for size, total in self.totals.items():
-            if total * self.cost > budget:  # too many unless few of them have relevant rows
+            if total * self.cost > budget:  # it may still fit if few queries have relevant rows
                 total *= _share_with_relevant(tables, size, generator)
             spent += total * self.cost
             if spent > budget:
@@ -392,7 +365,7 @@ def _inputs(probabilities: ArrayLike, targets: TargetsLike) -> tuple[Array, Arra
 
 
 def _draw(num_labels: int, size: int, number: int, generator: np.random.Generator):
-    """Queries drawn evenly from all with ``size`` conditions, at least one wanted."""
+    """Draw uniformly from all queries with ``size`` conditions, at least one of them wanted."""
     labels = np.empty((number, size), np.int64)
     for query in range(number):
         labels[query] = np.sort(generator.choice(num_labels, size, replace=False))
@@ -414,7 +387,7 @@ def _share_with_relevant(
 def _sample(
     tables: tuple[Array, Array, Array], size: int, number: int, generator: np.random.Generator
 ) -> Array:
-    """Average precision of drawn queries, NaN for those without a relevant row."""
+    """Return the average precision of drawn queries; NaN for those without a relevant row."""
     labels, wanted = _draw(tables[0].shape[0], size, number, generator)
     precisions = np.empty(number)
     some_queries(*tables, labels, wanted, precisions)
@@ -422,9 +395,9 @@ def _sample(
 
 
 def _mass(chances: Array, known: Array, deepest: int) -> dict[tuple[int, int], float]:
-    r"""Sum over rows and queries of a query's probability, by (wanted, unwanted).
+    r"""Return the sum of probabilities over rows and queries, by (wanted, unwanted).
 
-    The coefficients of $\prod_l (1 + p_l s + (1 - p_l) t)$: no query is ever listed.
+    These are the coefficients of $\prod_l (1 + p_l s + (1 - p_l) t)$, so no query is listed.
     """
     totals: dict[tuple[int, int], float] = {}
     coefficients = np.zeros((deepest + 1, deepest + 1, len(chances)))

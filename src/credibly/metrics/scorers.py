@@ -22,8 +22,8 @@ from credibly.metrics.calibration import (
     row_scores,
 )
 from credibly.metrics.ranking import mean_average_precision
-from credibly.targets import Coding, Targets, TargetsLike, decode
-from credibly.types import Array, ArrayLike
+from credibly.targets import Coding, Targets, TargetsLike
+from credibly.types import ArrayLike
 
 if TYPE_CHECKING:
     from sklearn.utils.metadata_routing import MetadataRequest
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Number:
-    """One number of probabilities (or scores, where only their order counts) and targets."""
+    """One metric of targets and probabilities (or of scores, if only their order counts)."""
 
     metric: Callable[..., Any]
     sign: int
@@ -54,10 +54,10 @@ NUMBERS = {
 def measure(
     scores: ArrayLike, probabilities: ArrayLike | None, targets: TargetsLike
 ) -> dict[str, float]:
-    """Return the numbers that ``scorer`` knows, by name; without probabilities those of the order.
+    """Return the metrics of ``scorer`` by name; without probabilities, only ranking metrics.
 
     Args:
-        scores: what to rank by, (rows, labels).
+        scores: (rows, labels), the values to rank by.
         probabilities: (rows, labels) in [0, 1], or None.
         targets: coded as ``credibly.targets`` says.
 
@@ -75,31 +75,47 @@ def measure(
 
 
 class Scorer:
-    """Score a classifier's ``predict_proba`` on rows; greater is better, so losses are negative.
+    """Score a classifier's ``predict_proba`` on rows. Greater is better, so losses are negative.
 
-    Made by ``scorer``. Works with every form of ``predict_proba`` that scikit-learn has for
-    several labels: a matrix, or a list with one array per label.
+    Make one with ``scorer``. It works with every form of ``predict_proba`` that scikit-learn has
+    for several labels: a matrix, or a list with one array per label.
     """
 
-    def __init__(self, name: str, coding: Coding | None = None) -> None:
+    def __init__(self, name: str, decode: Callable[..., Targets] = Targets.of) -> None:
         self.name = name
-        self.coding: Coding | None = coding
+        self._decode = decode
         self._weighted: bool | None = None
 
     def __call__(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
         number = NUMBERS[self.name]
         estimates = label_columns(estimator.predict_proba(X), estimator.classes_)
-        targets = _targets(y, estimator.classes_, estimates.shape[1], self.coding)
+        targets = self._targets(y, estimator.classes_, estimates.shape[1])
         if sample_weight is None:
-            return number.sign * float(number.metric(estimates, Targets(targets)))
+            return number.sign * float(number.metric(estimates, targets))
         if number.row_sum is None:
             usable = ", ".join(name for name, known in NUMBERS.items() if known.row_sum is not None)
             raise InputError(
                 f"`sample_weight` needs a number that is a mean over entries: {usable}; got "
                 f"{self.name!r}."
             )
-        totals = np.asarray(sample_weight, float) @ row_scores(floating(estimates), targets)
+        totals = np.asarray(sample_weight, float) @ row_scores(floating(estimates), targets.matrix)
         return number.sign * float(totals[number.row_sum] / totals[COUNT])
+
+    def _targets(self, y: Any, classes: Any, num_labels: int) -> Targets:
+        """Return targets of a matrix, a data frame, a sparse matrix or class labels."""
+        from scipy import sparse
+
+        named = np.ndim(classes) == 1 and isinstance(classes[0], str)
+        y = in_order(y, list(classes) if named else None, "y")
+        array = y.toarray() if sparse.issparse(y) else np.asarray(y)
+        if array.ndim == 2:
+            return self._decode(array, num_labels=num_labels, name="y")
+        known = {label: place for place, label in enumerate(np.asarray(classes).tolist())}
+        places = np.array([known.get(label, -2) for label in array.tolist()])
+        if (places < 0).any():
+            label = array[int((places < 0).argmax())]
+            raise InputError(f"`y` must hold classes that the estimator knows; got {label!r}.")
+        return Targets.of(places, num_labels=num_labels)
 
     def set_score_request(self, *, sample_weight: bool | None = None) -> Self:
         """Request ``sample_weight`` from scikit-learn's metadata routing."""
@@ -107,7 +123,7 @@ class Scorer:
         return self
 
     def get_metadata_routing(self) -> MetadataRequest:
-        """Return what the scorer requests, for scikit-learn's metadata routing."""
+        """Return the requests of the scorer, for scikit-learn's metadata routing."""
         from sklearn.utils.metadata_routing import MetadataRequest
 
         request = MetadataRequest(owner=str(self))
@@ -122,7 +138,7 @@ def scorer(name: str, *, coding: Coding | None = None) -> Scorer:
     """Return a scorer for scikit-learn's ``scoring=`` arguments.
 
     Args:
-        name: ``nll``, ``brier``, ``ace``, ``mce``, ``ece`` (returned negative: greater is better),
+        name: ``nll``, ``brier``, ``ace``, ``mce``, ``ece`` (all negative, since greater is better),
             ``map`` or ``map_rows``.
         coding: how to read truth of only −1 and +1; see ``credibly.targets``.
 
@@ -135,21 +151,4 @@ def scorer(name: str, *, coding: Coding | None = None) -> Scorer:
     """
     if name not in NUMBERS:
         raise InputError(f"unknown score {name!r}. {nearest(name, NUMBERS)}")
-    return Scorer(name, coding)
-
-
-def _targets(y: Any, classes: Any, num_labels: int, coding: Coding | None) -> Array:
-    """Return (rows, labels) targets of a matrix, a data frame, a sparse matrix or class labels."""
-    from scipy import sparse
-
-    named = np.ndim(classes) == 1 and isinstance(classes[0], str)
-    y = in_order(y, list(classes) if named else None, "y")
-    array = y.toarray() if sparse.issparse(y) else np.asarray(y)
-    if array.ndim == 2:
-        return decode(array, coding=coding, num_labels=num_labels, name="y")
-    known = {label: place for place, label in enumerate(np.asarray(classes).tolist())}
-    places = np.array([known.get(label, -2) for label in array.tolist()])
-    if (places < 0).any():
-        label = array[int((places < 0).argmax())]
-        raise InputError(f"`y` must hold classes that the estimator knows; got {label!r}.")
-    return decode(places, num_labels=num_labels)
+    return Scorer(name, partial(Targets.of, coding=coding))

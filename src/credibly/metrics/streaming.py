@@ -1,8 +1,8 @@
-"""Metrics as ``torchmetrics.Metric``: fixed memory, batch after batch, over processes.
+"""Metrics as ``torchmetrics.Metric``, with fixed memory, over batches and processes.
 
-Every state is a sum, of a shape that labels and bins alone decide, so that processes agree however
-unequally they were updated, not at all included. Batches are counted on the CPU by the same code
-as the functions; on a GPU each update waits for the batch.
+Every state is a sum, and only labels and bins determine its shape. Processes therefore agree even
+if they had different numbers of updates, or none. The CPU counts each batch with the same code as
+the functions, so on a GPU each update waits for the batch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from credibly.arrays import to_numpy
 from credibly.metrics.accumulators import Accumulator, Codes, mean_known, probability_pair
 from credibly.metrics.calibration import KINDS, Average, CalibrationBins, Kind, ProperScores
 from credibly.metrics.ranking import tied_average_precision
-from credibly.targets import Coding
+from credibly.targets import Coding, Targets, check_tally
 from credibly.types import Array
 
 try:
@@ -39,9 +39,9 @@ class _Streaming(Metric):
     Args:
         num_labels: number of labels.
         accumulator: an empty accumulator with ``update(probabilities, targets)``.
-        coding: how to read targets of only −1 and +1; without it ``compute`` refuses to answer
-            where nothing else was seen.
-        settings: of ``torchmetrics.Metric``.
+        coding: how to read targets of only −1 and +1; without it, ``compute`` raises if only these
+            values were seen.
+        settings: options of ``torchmetrics.Metric``.
     """
 
     full_state_update = False
@@ -60,7 +60,10 @@ class _Streaming(Metric):
 
     def update(self, probabilities: Tensor, targets: Tensor) -> None:
         """Add a batch of (rows, labels)."""
-        values, truth = probability_pair(probabilities, targets, self.coding, whole=False)
+        decoded = Targets.beside(
+            probabilities, targets, "probabilities", coding=self.coding, whole=False
+        )
+        values, truth = probability_pair(probabilities, decoded)
         if values.shape[1] != self.num_labels:
             raise checks.InputError(
                 f"`probabilities` must have {self.num_labels} labels as in the constructor; "
@@ -74,7 +77,7 @@ class _Streaming(Metric):
             total += torch.from_numpy(array).to(total.device)
 
     def forward(self, *batch: object, **named: object) -> Any:
-        """Add a batch and return its own value; one batch cannot tell how targets are coded."""
+        """Add a batch and return its own value; the coding is checked in ``compute`` only."""
         self._one_batch = True
         try:
             return super().forward(*batch, **named)
@@ -82,12 +85,12 @@ class _Streaming(Metric):
             self._one_batch = False
 
     def _total(self) -> Any:
-        """Return an accumulator of everything seen; refuse targets that can be read two ways."""
-        total, codes = deepcopy(self._empty), Codes(self.coding)
+        """Return an accumulator of everything seen; raise if the targets are ambiguous."""
+        total, codes = deepcopy(self._empty), Codes()
         for each in (total, codes):
             each.merge({name: to_numpy(getattr(self, f"sum_{name}")) for name in each.state()})
         if not self._one_batch:
-            codes.check()
+            check_tally(codes.sums["codes"], self.coding)
         return total
 
     def _tensor(self, value: object) -> Tensor:
@@ -122,12 +125,12 @@ class CalibrationError(_Streaming):
         self.min_count = min_count
 
     def compute(self) -> Tensor:
-        """The error over everything seen, on all processes."""
+        """Return the error over everything seen, on all processes."""
         return self._tensor(self._total().error(self.kind, self.min_count, self.average))
 
 
 class Reliability(_Streaming):
-    """``metrics.reliability`` over all batches; ``compute`` gives its fields as a dict of tensors.
+    """``metrics.reliability`` over all batches; ``compute`` returns a dict of tensors by field.
 
     Example:
         >>> metric = Reliability(num_labels=1, bins=2)
@@ -148,7 +151,7 @@ class Reliability(_Streaming):
         self.per_label, self.level = per_label, level
 
     def compute(self) -> dict[str, Tensor]:
-        """The diagram over everything seen, on all processes."""
+        """Return the diagram over everything seen, on all processes."""
         diagram = self._total().reliability(self.per_label, self.level)
         return {name: self._tensor(part) for name, part in vars(diagram).items()}
 
@@ -170,7 +173,7 @@ class LogLoss(_Streaming):
         self.average: Average = checks.choice("average", average, ("pooled", "macro", None))
 
     def compute(self) -> Tensor:
-        """The mean over everything seen, on all processes."""
+        """Return the mean over everything seen, on all processes."""
         return self._tensor(self._total().log_loss(self.average))
 
 
@@ -185,17 +188,17 @@ class Brier(LogLoss):
     """
 
     def compute(self) -> Tensor:
-        """The mean over everything seen, on all processes."""
+        """Return the mean over everything seen, on all processes."""
         return self._tensor(self._total().brier(self.average))
 
 
 class AveragePrecision(_Streaming):
     """Average precision of each label (or their mean) from counts in fine bins of log-odds.
 
-    An approximation: probabilities whose log-odds fall into one bin count as tied, and log-odds
-    beyond ±``limit`` as one bin. The default tells apart log-odds 0.01 from each other; it is
-    exact for probabilities on that grid. ``metrics.average_precision`` is exact, with all scores
-    in memory.
+    This is an approximation: probabilities whose log-odds are in the same bin count as tied, and
+    log-odds beyond ±``limit`` form one bin. By default, bins have a width of 0.01. For
+    probabilities on this grid the result is exact. ``metrics.average_precision`` is always exact
+    and keeps all scores in memory.
 
     Example:
         >>> metric = AveragePrecision(num_labels=1)
@@ -220,7 +223,7 @@ class AveragePrecision(_Streaming):
         self.average = checks.choice("average", average, ("macro", None))
 
     def compute(self) -> Tensor:
-        """Average precision over everything seen, on all processes; NaN without a positive."""
+        """Return average precision over all batches and processes; NaN without a positive."""
         each = self._total().average_precision()
         return self._tensor(mean_known(each) if self.average == "macro" else each)
 
@@ -243,7 +246,7 @@ class _LogOddsCounts(Accumulator):
         self.sums["bins"] += np.stack(counts, axis=1).reshape(labels, bins, 2)
 
     def average_precision(self) -> Array:
-        """Return that of each label, entries of a bin being ties."""
+        """Return the average precision of each label; entries of a bin are ties."""
         return np.array([tied_average_precision(*each.T) for each in self.sums["bins"]])
 
 

@@ -1,4 +1,4 @@
-"""The numbers of every table, by the names that tables print; rows without any label."""
+"""All metrics of tables, by name, and metrics of rows without a label."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ from credibly.metrics.ranking import (
     sample_average_precision,
     tied_auroc,
 )
-from credibly.targets import Coding, Targets, TargetsLike
+from credibly.targets import Coding, Targets, TargetsLike, check_tally
 from credibly.types import Array, ArrayLike
 
 
 @dataclass(frozen=True)
 class ZeroLabel:
-    """IN rows have a known label, OUT rows are known to have none; NaN where there are no rows."""
+    """IN rows have a known label, OUT rows are known to have none; NaN without such rows."""
 
     accuracy: Any
     """Share of IN rows whose most probable label is present (ties count by share)."""
@@ -60,10 +60,10 @@ class ZeroLabel:
 
 
 def zero_label(probabilities: ArrayLike, targets: TargetsLike) -> ZeroLabel:
-    """Accuracy where labels exist, confidence where none does, and how well the two separate.
+    """Return metrics of rows with labels (IN) and rows without labels (OUT).
 
-    Rows whose known labels are all absent while others are unknown belong to neither side; a
-    label that is unknown in every row is left out.
+    If all known labels of a row are absent but others are unknown, it is neither IN nor OUT. A
+    label that is unknown in every row is ignored.
 
     Example:
         >>> probabilities = np.array([[0.9, 0.1], [0.2, 0.6], [0.1, 0.3]])
@@ -86,22 +86,22 @@ def zero_label(probabilities: ArrayLike, targets: TargetsLike) -> ZeroLabel:
 class ZeroLabels(Accumulator):
     """``zero_label`` over batches of rows, from the number of rows by confidence.
 
-    Past ``exact`` different confidences, those that agree in their leading bits (by default 14 or
-    more of the mantissa) count as ties in the AUROC; everything else stays exact.
+    Above ``exact`` different confidences, those with the same leading bits (by default 14 or more
+    of the mantissa) count as ties in the AUROC. All other metrics stay exact.
 
     Args:
         num_labels: number of labels.
-        exact: how many different confidences are told apart.
+        exact: limit on the number of different confidences that are kept apart.
     """
 
     def __init__(self, num_labels: int, exact: int = 2**20) -> None:
-        self.confidences = ValueCounts(exact)  # of rows with a label, and of rows without
+        self.confidences = ValueCounts(exact)  # weights: rows with a label, rows without
         self.sums = {
             "inside": np.zeros(3),  # rows, hits and sum of confidences of rows with a label
-            "seen": np.zeros(num_labels),  # how often each label is known
+            "seen": np.zeros(num_labels),  # number of rows in which each label is known
         }
-        # Only a row all of whose labels are known is certain to have none. Which labels have any
-        # truth is known at the end; they are at least as many as any such row has.
+        # A row has no label for certain only if all labels with any truth are known. These labels
+        # are known at the end; there are at least as many as any such row has.
         self._known = 0
         self._confidence_out = 0.0
 
@@ -120,7 +120,7 @@ class ZeroLabels(Accumulator):
         self.confidences.update(confidence[used], counts)
 
     def _reach(self, known: int, confidence: float) -> Array:
-        """Count rows without a label that have so many known ones; return the weights of rows."""
+        """Count a row without a label that has ``known`` known ones; return the row weights."""
         if known > self._known:
             self.confidences.clear(1)
             self._known, self._confidence_out = known, 0.0
@@ -141,7 +141,7 @@ class ZeroLabels(Accumulator):
         self.confidences.merge({**state, "counts": counts})
 
     def compute(self) -> ZeroLabel:
-        """Return the numbers of all rows."""
+        """Return the metrics of all rows."""
         inside, outside = self._tables()
         rows_in, hits, confidence = self.sums["inside"]
         rows_out = outside.sum()
@@ -156,7 +156,7 @@ class ZeroLabels(Accumulator):
             )
 
     def numbers(self) -> dict[str, float]:
-        """Return the numbers by their names in tables; none where a kind of row is missing."""
+        """Return the metrics by their names in tables; none unless there are IN and OUT rows."""
         found = self.compute()
         if not (found.rows_in and found.rows_out):
             return {}
@@ -167,9 +167,9 @@ class ZeroLabels(Accumulator):
         }
 
     def row_terms(self, probabilities: Array, targets: Array) -> dict[str, Array]:
-        """Return what each row adds to ``numbers``: (rows, 2) of part and whole of each ratio.
+        """Return the terms of each row in ``numbers``: (rows, 2) of part and whole of each ratio.
 
-        For the AUROC, the influence of the row on it and 0.
+        For the AUROC, these are the influence of the row and 0.
         """
         inside, outside_known, confidence, share = _rows(probabilities, targets)
         used = int((self.sums["seen"] > 0).sum())
@@ -188,13 +188,13 @@ class ZeroLabels(Accumulator):
         }
 
     def _tables(self) -> tuple[Array, Array]:
-        """Return how many rows with a label, and without, have each confidence."""
+        """Return the numbers of rows with and without a label for each confidence."""
         inside, outside = self.confidences.counts().T
         return inside, outside * (self._known == int((self.sums["seen"] > 0).sum()))
 
 
 def _rows(probabilities: Array, targets: Array) -> tuple[Array, Array, Array, Array]:
-    """Return of each row: has it a label, its known labels if not, confidence, share of hits."""
+    """Return for each row: has a label, known labels if not, confidence, share of hits."""
     known = targets >= 0
     values = np.where(known, probabilities.astype(np.float64), 0.0)
     confidence = values.max(1, initial=0.0) + 0.0  # −0 and 0 are equal
@@ -208,7 +208,7 @@ MIN_COUNT = 30
 """Entries that a bin needs to count for ACE and MCE in every table; ECE counts all bins."""
 
 THRESHOLD = 0.5
-"""From this probability on a label counts as returned for micro and macro F1."""
+"""Threshold of micro and macro F1."""
 
 TOP = 4
 """Labels per row of F1-top-4 and ECE-top-4, as in the quasibinary paper."""
@@ -217,13 +217,13 @@ _ROWS_AT_ONCE = 16_384
 
 
 class RowPrecision(Accumulator):
-    """mAP@x: the mean over rows with a positive of their average precision."""
+    """mAP@x: the mean average precision over rows with a positive."""
 
     def __init__(self) -> None:
-        self.sums = {"precision": np.zeros(2)}  # sum, and number of rows that have one
+        self.sums = {"precision": np.zeros(2)}  # sum, and number of rows with a positive
 
     def update(self, ranked: Array, targets: Array) -> None:
-        """Add checked rows of what ranks their labels, and decoded targets."""
+        """Add checked rows of ranking values, and decoded targets."""
         each = to_numpy(sample_average_precision(ranked, Targets(targets)))
         self.sums["precision"] += np.nansum(each), (~np.isnan(each)).sum()
 
@@ -246,25 +246,25 @@ class TopFour(Accumulators):
         self.parts = {"sets": self.sets, "bins": self.bins}
 
     def update(self, values: Array, ranked: Array, targets: Array) -> None:
-        """Add checked rows of probabilities, what ranks labels, and decoded targets."""
+        """Add checked rows of probabilities, ranking values, and decoded targets."""
         self.bins.update(values, unknown_below_top(values, targets, TOP))
         self.sets.update(top_k_sets(ranked, targets, TOP), targets)
 
 
 class Summary(Accumulators):
-    """The numbers of ``summary`` accumulated over batches of rows.
+    """The metrics of ``summary`` accumulated over batches of rows.
 
-    They equal those of the function on all rows at once, in memory that depends on labels and bins
-    alone. Average precision and AUROC need all scores of a label together: ``numbers`` and
-    ``by_label`` take them as arguments.
+    They equal those of the function on all rows, in memory that depends only on labels and bins.
+    Average precision and AUROC need all scores of a label together, so ``numbers`` and ``by_label``
+    take them as arguments.
 
     Args:
         num_labels: number of labels.
-        bins: equal-width bins of the calibration errors.
-        zero: whether to count rows without a label, which soft targets cannot define.
-        ranks: whether to count what ranks rows by its leading bits (``RankCounts``).
-        coding: how to read targets of only −1 and +1: ``"signed"`` or ``"unknown"``. Without it
-            every number is refused where nothing but −1 and +1 was seen.
+        bins: number of equal-width bins of the calibration errors.
+        zero: whether to count rows without a label; not possible with soft targets.
+        ranks: whether to count the ranking values by their leading bits (``RankCounts``).
+        coding: how to read targets of only −1 and +1: ``"signed"`` or ``"unknown"``. Without it,
+            metrics are refused if only −1 and +1 were seen.
 
     Example:
         >>> summary = Summary(num_labels=2)
@@ -286,9 +286,10 @@ class Summary(Accumulators):
         coding: Coding | None = None,
     ) -> None:
         self.num_labels = int(checks.at_least("num_labels", num_labels, 1))
+        self.coding: Coding | None = coding
         self.bins = CalibrationBins(self.num_labels, bins)
         self.proper = ProperScores(self.num_labels)
-        self.precision, self.codes = RowPrecision(), Codes(coding)
+        self.precision, self.codes = RowPrecision(), Codes()
         self.sets = SetCounts(self.num_labels)
         self.top = TopFour(self.num_labels, bins) if self.num_labels > TOP else None
         self.zero = ZeroLabels(self.num_labels) if zero else None
@@ -315,19 +316,22 @@ class Summary(Accumulators):
 
     @property
     def rows(self) -> int:
-        """Return how many rows were seen."""
+        """Return the number of rows seen."""
         return int(self.count.sums["rows"][0])
 
     @property
     def known(self) -> int:
-        """Return how many entries with a known target were seen."""
+        """Return the number of entries seen with a known target."""
         return self.proper.known
 
     def update(
         self, probabilities: ArrayLike, targets: TargetsLike, scores: ArrayLike | None = None
     ) -> None:
-        """Add a batch of rows; ``scores`` rank the labels of a row where given."""
-        values, truth = probability_pair(probabilities, targets, self.codes.coding, whole=False)
+        """Add a batch of rows; ``scores``, if given, rank the labels of a row."""
+        decoded = Targets.beside(
+            probabilities, targets, "probabilities", coding=self.coding, whole=False
+        )
+        values, truth = probability_pair(probabilities, decoded)
         if values.shape[1] != self.num_labels:
             raise checks.InputError(
                 f"`probabilities` must have {self.num_labels} labels as in the constructor; "
@@ -354,16 +358,16 @@ class Summary(Accumulators):
         label_aurocs: ArrayLike | None = None,
         min_count: int = MIN_COUNT,
     ) -> dict[str, float]:
-        """Return the numbers of ``metrics.summary`` by their names in tables.
+        """Return the metrics of ``metrics.summary`` by their names in tables.
 
         Args:
             label_precisions: average precision of each label, for mAP@y.
             label_aurocs: AUROC of each label, for their mean.
-            min_count: entries that a bin needs to count for ACE and MCE, the same bins for both.
+            min_count: entries that a bin needs to count for ACE and MCE, which use the same bins.
                 ECE counts all non-empty bins.
         """
-        self.codes.check()
-        numbers: dict[str, Any] = {}
+        check_tally(self.codes.sums["codes"], self.coding)
+        numbers: dict[str, Array | float] = {}
         if label_precisions is not None:
             numbers["mAP@y"] = mean_known(to_numpy(label_precisions))
         sums, rows = self.bins.sums["bins"].sum((0, 1)), max(self.rows, 1)
@@ -384,8 +388,8 @@ class Summary(Accumulators):
         if self.top is not None:
             numbers["F1-top-4"] = self.top.sets.f1("mean_of_f1s")
             numbers["ECE-top-4"] = self.top.bins.error("ece")
-        numbers = {name: float(number) for name, number in numbers.items()}
-        return numbers | (self.zero.numbers() if self.zero is not None else {})
+        zero = {} if self.zero is None else self.zero.numbers()
+        return {name: float(number) for name, number in numbers.items()} | zero
 
     def by_label(
         self,
@@ -393,12 +397,12 @@ class Summary(Accumulators):
         label_aurocs: ArrayLike | None = None,
         min_count: int = MIN_COUNT,
     ) -> dict[str, Array]:
-        """Return one array per column of a table of labels, by its name.
+        """Return one array per column of a table of labels, by column name.
 
-        ``rate`` and ``mean probability`` are over rows whose truth is known; precision, recall and
-        F1 return a label from probability ½ on. Arguments as in ``numbers``.
+        ``rate`` and ``mean probability`` are over rows whose truth is known. For precision, recall
+        and F1, a label is selected if its probability is at least ½. Arguments as in ``numbers``.
         """
-        self.codes.check()
+        check_tally(self.codes.sums["codes"], self.coding)
         sums = self.bins.sums["bins"].sum(1)
         count = sums[:, COUNT]
         with np.errstate(invalid="ignore"):
@@ -457,18 +461,18 @@ def summary(
 
     Args:
         probabilities: (rows, labels) in [0, 1].
-        targets: of the same shape, 1, 0, soft or unknown; or class indices.
-        scores: what to rank by, in place of the probabilities.
+        targets: of the same shape: 1, 0, soft or unknown; or class indices.
+        scores: values to rank by instead of the probabilities.
         sets: label sets, for their size, coverage, precision and F1.
-        min_count: entries that a bin needs to count for ACE and MCE, the same bins for both; they
-            are NaN where no bin has so many. ECE counts all non-empty bins.
-        bins: equal-width bins of the calibration errors.
+        min_count: entries that a bin needs to count for ACE and MCE, which use the same bins and
+            are NaN if no bin counts. ECE counts all non-empty bins.
+        bins: number of equal-width bins of the calibration errors.
 
     Returns:
-        Micro and macro F1 return a label from probability ½ on. Zero-label numbers appear where
-        some rows are known to have no label and others have one, top-4 numbers with more than four
-        labels, those of sets where ``sets`` are given. Soft targets leave out what they cannot
-        define: zero-label numbers and exact match.
+        The metrics by name. For micro and macro F1, a label is selected if its probability is at
+        least ½. Zero-label metrics need rows with and rows certainly without a label, top-4 metrics
+        more than four labels, and metrics of sets need ``sets``. With soft targets, zero-label
+        metrics and exact match are not defined and left out.
 
     Example:
         >>> import numpy as np
@@ -488,7 +492,7 @@ def summary(
 def summarised(
     values: Array, truth: Array, ranked: Array, sets: Array | None, min_count: int, bins: int
 ) -> tuple[Summary, dict[str, float]]:
-    """Return the accumulator and the numbers of checked arrays."""
+    """Return the accumulator and the metrics of checked arrays."""
     decoded = Targets(truth)
     found = Summary(values.shape[1], bins, zero=not is_soft(truth))
     for start in range(0, len(values), _ROWS_AT_ONCE):
@@ -502,7 +506,7 @@ def summarised(
 
 
 def _set_numbers(sets: Array, truth: Targets) -> dict[str, float]:
-    metrics: dict[str, Any] = {
+    metrics = {
         "set coverage": label_sets.set_coverage,
         "precision": label_sets.precision,
         "F1": label_sets.f1,

@@ -1,12 +1,10 @@
 """Metrics of the most probable labels of each row, for very many labels.
 
-Definitions are those of the extreme classification repository (``pyxclib``): means over all rows,
-rows without labels included, where they count as 0.
+The definitions are those of the extreme classification repository (``pyxclib``): means over all
+rows, in which rows without labels count as 0.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
@@ -25,14 +23,14 @@ HELD = ", held labels"
 
 def inverse_propensities(
     label_counts: ArrayLike, num_rows: int, a: float = 0.55, b: float = 1.5
-) -> Any:
+) -> ArrayLike:
     r"""Return one weight per label: the inverse of the probability that a true label is recorded.
 
     $1 + C\,(n_l + B)^{-A}$ with $C = (\log N - 1)\,(B + 1)^A$. Jain et al. (2016), Eq. 2.
 
     Args:
-        label_counts: $n_l$, in how many training rows each label is.
-        num_rows: $N$, number of training rows.
+        label_counts: $n_l$, the number of training rows with each label.
+        num_rows: $N$, the number of training rows.
         a: $A$; 0.5 for Wikipedia, 0.6 for Amazon.
         b: $B$; 0.4 for Wikipedia, 2.6 for Amazon.
 
@@ -47,15 +45,15 @@ def inverse_propensities(
 
 def precision_at_k(
     top: ArrayLike, targets: SparseTargets | ArrayLike, k: int = 5, weights: ArrayLike | None = None
-) -> Any:
+) -> ArrayLike:
     """Return precision@1 … precision@k: the share of true labels among the most probable ones.
 
     Args:
-        top: (rows, at least k) label numbers, most probable first; −1 where a row has no more.
+        top: (rows, at least k) label indices, most probable first; −1 pads shorter rows.
         targets: ``SparseTargets``, or a (rows, labels) matrix of 0 and 1.
-        k: how many places.
-        weights: one per label, from ``inverse_propensities``; the result is then divided by the
-            largest that any ranking can have (propensity-scored precision).
+        k: number of ranks.
+        weights: one per label, from ``inverse_propensities``. The result is then divided by its
+            maximum over all rankings (propensity-scored precision).
 
     Example:
         >>> truth = SparseTargets.from_lists([[3, 7], [1]], num_labels=10)
@@ -69,8 +67,8 @@ def precision_at_k(
 
 def ndcg_at_k(
     top: ArrayLike, targets: SparseTargets | ArrayLike, k: int = 5, weights: ArrayLike | None = None
-) -> Any:
-    """Return nDCG@1 … nDCG@k: true labels, discounted by the logarithm of their place.
+) -> ArrayLike:
+    """Return nDCG@1 … nDCG@k: true labels, discounted by the logarithm of their rank.
 
     Arguments are those of ``precision_at_k``.
 
@@ -86,8 +84,8 @@ def ndcg_at_k(
 
 def recall_at_k(
     top: ArrayLike, targets: SparseTargets | ArrayLike, k: int = 5, weights: ArrayLike | None = None
-) -> Any:
-    """Return recall@1 … recall@k: the share of a row's true labels that are among the k.
+) -> ArrayLike:
+    """Return recall@1 … recall@k: the share of a row's true labels among its top k labels.
 
     Arguments are those of ``precision_at_k``.
 
@@ -105,7 +103,7 @@ class TopLabels(Accumulator):
     """Precision, nDCG and recall of the k most probable labels, over batches of rows.
 
     Args:
-        k: how many places.
+        k: number of ranks.
         weights: as for ``precision_at_k``.
 
     Example:
@@ -120,11 +118,11 @@ class TopLabels(Accumulator):
     def __init__(self, k: int = 5, weights: ArrayLike | None = None) -> None:
         self.k = int(checks.at_least("k", k, 1))
         self.weights = None if weights is None else to_numpy(weights).astype(np.float64)
-        # Sums over rows of precision, nDCG and recall at 1 … k, and those of the best ranking.
+        # Sums over rows of precision, nDCG and recall at 1 … k: ours, and of the best ranking.
         self.sums = {"figures": np.zeros((2, 3, self.k)), "rows": np.zeros(1)}
 
     def update(self, top: ArrayLike, targets: SparseTargets | ArrayLike) -> None:
-        """Add rows; rows of which nothing is known are left out."""
+        """Add rows; rows with unknown truth are left out."""
         numbers, truth, weights = self._checked(top, targets)
         if truth.known is not None:
             numbers, truth = numbers[truth.known], truth[truth.known]
@@ -142,7 +140,7 @@ class TopLabels(Accumulator):
     def row_figures(self, top: ArrayLike, targets: SparseTargets | ArrayLike) -> Array:
         """Return precision, nDCG and recall of each row, (rows, 3, k); NaN for unknown rows.
 
-        With weights they are not yet divided by what the best ranking has.
+        With weights, they are not yet divided by the values of the best ranking.
         """
         numbers, truth, weights = self._checked(top, targets)
         figures = _row_figures(_flags(numbers, truth, weights), truth.row_counts())
@@ -153,7 +151,7 @@ class TopLabels(Accumulator):
     def _checked(
         self, top: ArrayLike, targets: SparseTargets | ArrayLike
     ) -> tuple[Array, SparseTargets, Array]:
-        """Return the first k label numbers, the truth and one weight per label."""
+        """Return the first k label indices, the truth and one weight per label."""
         truth = _sparse(targets)
         numbers = to_numpy(top)
         if numbers.ndim != 2 or len(numbers) != len(truth) or numbers.dtype.kind not in "iu":
@@ -171,15 +169,15 @@ class TopLabels(Accumulator):
         return numbers, truth, weights
 
     def precision(self) -> Array:
-        """Return precision@1 … @k; propensity-scored where weights were given."""
+        """Return precision@1 … @k; propensity-scored if weights were given."""
         return self._mean()[0]
 
     def ndcg(self) -> Array:
-        """Return nDCG@1 … @k; propensity-scored where weights were given."""
+        """Return nDCG@1 … @k; propensity-scored if weights were given."""
         return self._mean()[1]
 
     def recall(self) -> Array:
-        """Return recall@1 … @k; propensity-scored where weights were given."""
+        """Return recall@1 … @k; propensity-scored if weights were given."""
         return self._mean()[2]
 
     def _mean(self) -> Array:
@@ -189,11 +187,11 @@ class TopLabels(Accumulator):
 
 
 class HeldLabels(Accumulators):
-    """Metrics of rows that hold their most probable labels, over batches of rows.
+    """Metrics of rows that store their most probable labels, over batches of rows.
 
     Args:
-        bins: bins of the calibration errors.
-        k: how many places of the ranking.
+        bins: number of bins of the calibration errors.
+        k: number of ranks.
     """
 
     def __init__(self, bins: int = 15, k: int = max(PLACES)) -> None:
@@ -202,7 +200,7 @@ class HeldLabels(Accumulators):
         self.parts = {"ranking": self.ranking, "bins": self.bins, "proper": self.proper}
 
     def update(self, top: Array, probabilities: Array, hits: Array, targets: SparseTargets) -> None:
-        """Add rows, as ``TopGroupSums.update`` takes them."""
+        """Add rows, with the arguments of ``TopGroupSums.update``."""
         self.ranking.update(top, targets)
         held = top >= 0
         column, truth = probabilities[held][:, None], hits[held][:, None]
@@ -211,15 +209,15 @@ class HeldLabels(Accumulators):
 
     @property
     def known(self) -> int:
-        """Return how many entries had a known target."""
+        """Return the number of entries with a known target."""
         return self.proper.known
 
     def numbers(self, min_count: int = 30) -> dict[str, float]:
-        """Return the numbers of all rows by their names in tables.
+        """Return the metrics of all rows by their names in tables.
 
-        Calibration and proper scores are over the labels that rows hold; their names say so.
+        Calibration and proper scores are over the stored labels; their names say so.
         """
-        numbers: dict[str, Any] = {}
+        numbers: dict[str, Array] = {}
         ranking = self.ranking
         figures = {
             "precision": ranking.precision(),
@@ -245,13 +243,13 @@ def _sparse(targets: SparseTargets | ArrayLike) -> SparseTargets:
 
 
 def _padded(numbers: Array, k: int) -> Array:
-    """Return the first k label numbers of each row; −1 where there are fewer."""
+    """Return the first k label indices of each row; −1 pads shorter rows."""
     missing = max(0, k - numbers.shape[1])
     return np.pad(numbers[:, :k], ((0, 0), (0, missing)), constant_values=-1)
 
 
 def _flags(numbers: Array, truth: SparseTargets, weights: Array) -> Array:
-    """Return the weight of each label that is present, 0 for the others."""
+    """Return the weight of each present label, and 0 for the others."""
     held = np.maximum(numbers, 0)
     return np.clip(truth.at(held) * (numbers >= 0), 0, None) * weights[held]
 
@@ -268,7 +266,7 @@ def _row_figures(flags: Array, counts: Array) -> Array:
 
 
 def _best_flags(truth: SparseTargets, weights: Array, k: int) -> Array:
-    """Return the k largest weights of each row's true labels, in falling order."""
+    """Return the k largest weights of each row's true labels, descending."""
     rows, values = truth.entry_rows(), np.maximum(truth.entry_values(), 0) * weights[truth.indices]
     order = np.lexsort((-values, rows))
     place = np.arange(len(rows)) - truth.offsets[rows]

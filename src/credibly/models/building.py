@@ -1,10 +1,11 @@
-"""From a model's name to the model: our own networks, and backbones of timm and transformers."""
+"""Build models by name: built-in networks, and backbones of timm and transformers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from credibly.models.network import (
 )
 from credibly.models.trees import TREES
 from credibly.names import check_library
+from credibly.types import JsonObject
 from credibly.untrusted.budget import check_file, first_line
 from credibly.untrusted.documents import read_json
 from credibly.untrusted.tensors import load_safetensors
@@ -36,33 +38,33 @@ PRETRAINED = "pretrained"
 """Instead of a file: the weights that the library itself has for this name."""
 
 
-def library(name: str, model: str) -> Any:
+def library(name: str, model: str) -> ModuleType:
     """Import the library ``name``, which ``model`` needs."""
     check_library(model)
     try:
         return import_module(name)
     except (ImportError, RuntimeError) as error:  # RuntimeError: torchvision for another torch
         raise InputError(
-            f"`model` {model} needs {name}; it is installed but cannot be imported ({error}). "
-            f"Install it, and torchvision if it is named, again for torch {torch.__version__}."
+            f"`model` {model} needs {name}. It is installed but cannot be imported ({error}). "
+            f"Reinstall it (and torchvision, if the error names it) for torch {torch.__version__}."
         ) from error
 
 
 def timm_backbone(
     name: str, shape: tuple[int, ...], weights: str | Path | None, standardize: Standardize
 ) -> nn.Module:
-    """A timm model without its classifier; inputs are standardised as its weights expect."""
+    """Return a timm model without its classifier. Inputs are standardised as its weights expect."""
     timm = library("timm", f"timm:{name}")
     if not timm.is_model(name):
         raise InputError(f"timm has no model {name!r}. {nearest(name, timm.list_models())}")
-    settings: dict[str, Any] = {"num_classes": 0, "in_chans": shape[0]}
+    settings: JsonObject = {"num_classes": 0, "in_chans": shape[0]}
     settings["pretrained"] = weights == PRETRAINED
     try:
         try:
             backbone = timm.create_model(name, img_size=shape[1:], **settings)
-        except TypeError:  # networks that take any size have no such argument
+        except TypeError:  # networks for any input size have no such argument
             backbone = timm.create_model(name, **settings)
-    except Exception as error:  # a download fails in many ways
+    except Exception as error:  # a download can fail in many ways
         if weights != PRETRAINED:
             raise
         raise InputError(
@@ -80,10 +82,10 @@ def timm_backbone(
 def huggingface_backbone(
     name: str, shape: tuple[int, ...], weights: str | Path | None, standardize: Standardize
 ) -> nn.Module:
-    """A vision model of transformers: fresh from the config of ``name``, or with local weights.
+    """Return a vision model of transformers, fresh from the config of ``name`` or with weights.
 
-    ``name`` is a folder with a ``config.json``, or a model in the local cache; nothing is
-    downloaded, no code of the model's own is run, and only safetensors weights are read.
+    ``name`` is a folder with a ``config.json``, or a model in the local cache. Nothing is
+    downloaded, no code of the model is run, and only safetensors weights are read.
     """
     transformers = library("transformers", f"hf:{name}")
     source = name if weights == PRETRAINED else weights
@@ -98,11 +100,13 @@ def huggingface_backbone(
     return Pooled(model)
 
 
-def huggingface_config(transformers: Any, folder: str, name: str) -> Any:
-    """Return the config of a folder or of a model in the local cache; no code of its own runs."""
+def huggingface_config(transformers: ModuleType, folder: str, name: str) -> Any:
+    """Return the config of a folder or of a model in the local cache, without running its code."""
     for file in Path(folder).glob("*") if Path(folder).is_dir() else ():
-        if file.suffix in (".json", ".txt", ".model"):  # also those of a tokenizer
+        if file.suffix in (".json", ".txt", ".model"):  # including the files of a tokenizer
             check_file(file, "tokenizer")
+        elif file.suffix == ".safetensors":
+            check_file(file, "safetensors")
     try:
         return transformers.AutoConfig.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False
@@ -114,7 +118,7 @@ def huggingface_config(transformers: Any, folder: str, name: str) -> Any:
 
 
 def huggingface_model(
-    transformers: Any, config: Any, weights: str | Path | None, name: str
+    transformers: ModuleType, config: Any, weights: str | Path | None, name: str
 ) -> nn.Module:
     """Return a fresh model of this config, or one with the safetensors weights of a folder."""
     if weights is None:
@@ -131,7 +135,7 @@ def huggingface_model(
 
 
 class Pooled(nn.Module):
-    """One vector per image: the model's own pooling, its first token, or the mean over places."""
+    """One vector per image: the model's pooling, its first token, or the mean over positions."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -147,7 +151,7 @@ class Pooled(nn.Module):
 
 
 def load_weights(backbone: nn.Module, path: str | Path, name: str) -> None:
-    """Weights from a ``.safetensors`` file; those of a classifier or head are left out."""
+    """Load weights from a ``.safetensors`` file, without those of a classifier or head."""
     path = Path(path)
     if path.suffix != ".safetensors":
         raise InputError(
@@ -163,18 +167,18 @@ def load_weights(backbone: nn.Module, path: str | Path, name: str) -> None:
     for key, value in wanted.items():
         if key not in state:
             raise InputError(
-                f"{path} has no {key!r}, which {name} needs. Does it belong to another model?"
+                f"{path} has no {key!r}, which {name} needs. It may belong to another model."
             )
         if state[key].shape != value.shape:
             raise InputError(
                 f"{path}: {key!r} must have shape {tuple(value.shape)}; got "
-                f"{tuple(state[key].shape)}. Does it belong to another model?"
+                f"{tuple(state[key].shape)}. It may belong to another model."
             )
     backbone.load_state_dict({key: state[key] for key in wanted})
 
 
 def output_size(backbone: nn.Module, shape: tuple[int, ...], name: str) -> int:
-    """Width of what the backbone puts out, by trying it on one blank image."""
+    """Return the width of the backbone's output, found with one blank image."""
     training = backbone.training
     backbone.eval()
     try:
@@ -225,22 +229,23 @@ def build(
     fixed_norms: bool = False,
     views: str = "one",
 ) -> NetworkModule:
-    """A model by name, its standardisation fitted on the training rows of ``inputs``.
+    """Build a model by name, with its standardisation fitted on the training rows of ``inputs``.
 
     Args:
-        name: one of ``MODELS``; docs/guide/training.md describes them.
+        name: one of ``MODELS``; see docs/guide/training.md.
         inputs: the data, or the shape of one input, (features,) or (channels, height, width).
-            By shape, the standardisation starts as the identity, for weights to be loaded.
-        num_labels: number of labels; that of the data if not given.
-        num_outputs: ``loss.num_outputs(num_labels)``, of losses with further scores per label.
+            With a shape, the standardisation is the identity until weights are loaded.
+        num_labels: number of labels; by default that of the data.
+        num_outputs: ``loss.num_outputs(num_labels)``, for losses with more than one score per
+            label.
         dropout: before the head; the default depends on the model.
-        hidden: width of ``mlp``'s hidden layer or of ``cnn``'s first stage.
-        frozen: train the head alone.
-        weights: a local ``.safetensors`` file (for ``hf:`` a folder) for the backbone;
-            ``"pretrained"`` for those the library has of this name; ``"auto"`` for the ImageNet
-            weights of ``efficientnet-lite0`` that ``credibly[images]`` installs.
-        image_size: side of the images, where they come from files.
-        fixed_norms: keep the statistics of batch norms in training, as for small batches.
+        hidden: width of the hidden layer of ``mlp`` or of the first stage of ``cnn``.
+        frozen: train only the head.
+        weights: weights of the backbone: a local ``.safetensors`` file (for ``hf:`` a folder);
+            ``"pretrained"`` for those that the library has under this name; ``"auto"`` for the
+            ImageNet weights of ``efficientnet-lite0`` that ``credibly[images]`` installs.
+        image_size: side of the images, if they are read from files.
+        fixed_norms: keep the statistics of batch norms in training, for small batches.
         views: ``one``; ``flip`` or ``crops`` average the scores of several views of an image in
             evaluation mode.
 
@@ -295,16 +300,16 @@ def _check_sparse(name: str, shape: tuple[int, ...], outputs: int) -> None:
             f"`model` {name} takes dense inputs; the data hold {shape[0]:,} sparse features. Use "
             f"{' or '.join(SPARSE)}."
         )
-    # Weights, their gradient and two moments of the optimizer.
+    # Weights, gradient and two moments of the optimizer.
     checks.fits_memory(f"the first layer of {name}", shape[0], outputs, itemsize=16)
 
 
 @torch.no_grad()
 def _start_sparse(network: NetworkModule, rows: SparseRows) -> None:
-    """Scale the first weights to the values that a row has, not to its mostly zero columns.
+    """Scale the first weights for the non-zero values of a row, because most columns are zero.
 
-    Weights of columns that training rows do not have, and all of ``linear``, start at 0: what was
-    never seen says nothing.
+    The weights of columns without training rows start at 0, and so do all weights of ``linear``:
+    the data contain no information about them.
     """
     filled = max(rows.matrix.nnz / max(len(rows), 1), 1.0)
     seen = np.bincount(rows.matrix.indices, minlength=rows.shape[1]) > 0
@@ -343,7 +348,7 @@ def _fit(standardize: Standardize, data: Data) -> None:
     elif train.sparse_features is not None:
         standardize.fit_sparse(train.sparse_features, LIMIT)
     elif isinstance(train.images, np.ndarray):
-        # A thousand images fix a channel's mean and deviation well enough.
+        # A thousand images determine the mean and deviation of a channel well enough.
         sample = train.images[:: max(1, len(train) // 1000)]
         standardize.fit(sample.reshape(-1, sample.shape[3]) / np.float32(255))
 
@@ -407,7 +412,7 @@ def _convolutional(name: str, shape: tuple[int, ...], hidden: int | None) -> tup
         width = HIDDEN["cnn"] if hidden is None else int(checks.at_least("hidden", hidden, 1))
         backbone = Convolutions(shape[0], width)
     else:
-        # A third faster on processors, and what tensor cores want.
+        # A third faster on CPUs, and the layout that tensor cores prefer.
         backbone = _image_network(name)(shape[0]).to(memory_format=torch.channels_last)
     smallest = SMALLEST.get(name, 4)
     if min(shape[1:]) < smallest:
@@ -419,7 +424,7 @@ def _convolutional(name: str, shape: tuple[int, ...], hidden: int | None) -> tup
 
 
 def _image_network(name: str) -> Callable[[int], Any]:
-    """Return the network from the number of channels; it says its ``num_features``."""
+    """Return the function that builds the network from the number of channels."""
     if name == "efficientnet-lite0":
         return efficientnet.EfficientNetLite0
     module, _, function = names.NETWORKS[name].partition(":")
@@ -432,16 +437,17 @@ def _images_only(name: str, shape: tuple[int, ...]) -> None:
 
 
 def hidden_layer(inputs: int, hidden: int, dropout: float) -> nn.Module:
-    """The backbone of ``mlp``: dropout on the inputs too, half as much as before the head."""
+    """Return the backbone of ``mlp``. The dropout on its inputs is half of that before the head."""
     return nn.Sequential(Dropout(dropout / 2), SparseLinear(inputs, hidden), nn.ReLU())
 
 
 class Convolutions(nn.Module):
-    """Five 3×3 convolutions, the second and fourth halving the side; then mean and maximum.
+    """Five 3×3 convolutions, of which the second and fourth halve the side; then mean and maximum.
 
-    Group instead of batch normalisation: a row's scores do not depend on its batch, so one
-    process and many give the same gradients. The maximum over places says whether a digit is
-    there, wherever it is; the mean says how much of it.
+    Group normalisation is used instead of batch normalisation. The scores of a row then do not
+    depend on its batch, and any number of processes gives the same gradients. The maximum over
+    positions detects whether a digit is present anywhere; the mean measures how much of it there
+    is.
     """
 
     def __init__(self, channels: int, width: int) -> None:
@@ -464,5 +470,5 @@ class Convolutions(nn.Module):
 
 
 def groups(channels: int) -> int:
-    """How many groups to normalise in: of eight channels where that divides, else one."""
+    """Return the number of groups to normalise in: of eight channels if that divides, else one."""
     return channels // 8 if channels % 8 == 0 else 1

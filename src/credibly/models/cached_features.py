@@ -1,4 +1,4 @@
-"""What a frozen backbone says of each row, computed once and kept."""
+"""The features of a frozen backbone for each row, computed once and stored."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +13,7 @@ from torch import Tensor
 
 from credibly.checks import InputError
 from credibly.data import Data
-from credibly.data.torch_datasets import stream
+from credibly.data.torch_datasets import RowSource, stream
 from credibly.files import atomic_path, make_folder
 from credibly.models.network import NetworkModule
 from credibly.untrusted.arrays import read_array
@@ -35,10 +34,10 @@ def cache_features(
     workers: int = 0,
     device: str | torch.device = "cpu",
 ) -> Data:
-    """``data`` with the backbone's features in place of images, kept in the folder ``path``.
+    """Replace the images of ``data`` by the backbone's features, stored in the folder ``path``.
 
-    The folder holds one ``.npy`` file per few thousand rows and the names of the model and the
-    data. Another model or other data is an error; an unfinished folder is continued.
+    The folder contains one ``.npy`` file per few thousand rows and the names of the model and the
+    data. Another model or other data is an error. An unfinished folder is continued.
 
     Example:
         >>> import tempfile, credibly as cr
@@ -57,7 +56,7 @@ def cache_features(
         stop = min(start + CHUNK, len(data))
         if not part.exists():
             order = torch.arange(start, stop)
-            if rows.lengths is not None:  # rows of like length share a batch
+            if rows.lengths is not None:  # rows of similar length share a batch
                 order = order[np.argsort(rows.lengths[start:stop], kind="stable")]
             with atomic_path(part) as beside, beside.open("wb") as file:
                 np.save(file, _features(model, rows, order.split(batch_size), workers, device))
@@ -76,7 +75,11 @@ def cache_features(
 
 
 def _features(
-    model: NetworkModule, rows: Any, batches: Sequence[Tensor], workers: int, device: Any
+    model: NetworkModule,
+    rows: RowSource,
+    batches: Sequence[Tensor],
+    workers: int,
+    device: torch.device | str,
 ) -> np.ndarray:
     training = model.training
     model.eval().to(device)
@@ -99,7 +102,7 @@ def _features(
 
 
 def _claim(folder: Path, model: NetworkModule, data: Data, image_size: object) -> None:
-    """Write what the folder holds, or check that it holds what is asked for."""
+    """Describe the contents of the folder in a file, or check that they are the requested ones."""
     size = list(image_size) if isinstance(image_size, tuple) else image_size
     wanted = {
         "version": 1,

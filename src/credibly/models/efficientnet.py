@@ -34,9 +34,9 @@ EPSILON = 1e-3
 class EfficientNetLite0(nn.Module):
     """Return 1280 features per image.
 
-    The parameters have the names of timm's ``tf_efficientnet_lite0``, so that a weights file of
-    that network fits. Convolutions of stride 2 are padded as TensorFlow does it ("SAME"): an odd
-    pixel of padding goes to the right and to the bottom.
+    The parameters have the names of timm's ``tf_efficientnet_lite0``, so its weights files fit.
+    Convolutions of stride 2 are padded like TensorFlow's ("SAME"): an odd pixel of padding is added
+    at the right and at the bottom.
 
     Args:
         channels: number of input channels.
@@ -97,7 +97,7 @@ class SameConv2d(nn.Conv2d):
 
 
 class _InvertedResidual(nn.Module):
-    """Widen (1×1), filter each channel, narrow (1×1); add the input where shapes agree."""
+    """Widen (1×1), filter each channel, narrow (1×1); add the input if the shapes are equal."""
 
     def __init__(
         self, channels_in: int, channels_out: int, kernel: int, stride: int, expansion: int
@@ -163,10 +163,10 @@ INVERTED = {
 
 
 def weights_file() -> Path:
-    """Return the file of the ImageNet weights in the package that holds them; nothing is imported.
+    """Return the file of the ImageNet weights in its package, without importing the package.
 
     Raises:
-        InputError: where the package is not installed.
+        InputError: if the package is not installed.
     """
     found = find_spec(PACKAGE)
     files = [] if found is None else sorted(Path(str(found.origin)).parent.glob("models/*.pth"))
@@ -180,12 +180,16 @@ def weights_file() -> Path:
 
 
 def published_weights() -> dict[str, Tensor]:
-    """Return the ImageNet weights of the backbone, read by torch's loader of weights alone."""
-    return converted(torch_load(weights_file(), "a checkpoint of tensors"))
+    """Return the ImageNet weights of the backbone, read by torch's weights-only loader."""
+    path = weights_file()
+    state = torch_load(path, "a checkpoint of tensors")
+    if not isinstance(state, dict):
+        raise InputError(f"{path} must hold tensors by name. Install its package again.")
+    return converted(state)
 
 
 def converted(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the backbone's tensors under our names; the classifier is left out."""
+    """Return the tensors of the backbone under our names, without the classifier."""
     blocks = [(stage, n) for stage, (*_, count) in enumerate(STAGES) for n in range(count)]
     renamed: dict[str, Tensor] = {}
     for key, value in state.items():

@@ -1,8 +1,8 @@
-"""What every model is: standardise, backbone, dropout, head.
+"""The structure of every model: standardisation, backbone, dropout, head.
 
-First layers take sparse rows (``Tensors`` of terms, values and starts) as well as dense. Their
-weights are those of torch's own layers, so that a network trained on sparse rows is loaded,
-exported and applied to dense rows like any other.
+First layers accept sparse rows (``Tensors`` of terms, values and starts) as well as dense rows.
+Their weights have the layout of torch's layers, so a network trained on sparse rows is loaded,
+exported and applied to dense rows like any other network.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
@@ -22,25 +22,28 @@ from credibly.data import SparseRows
 from credibly.data.token_rows import Tensors
 from credibly.types import Array
 
+Inputs: TypeAlias = Tensor | Tensors
+"""Dense rows, or sparse ones."""
+
 
 class Flatten(nn.Flatten):
-    """``nn.Flatten``; sparse rows are flat."""
+    """``nn.Flatten``; sparse rows are already flat."""
 
-    def forward(self, inputs: Any) -> Any:
-        return inputs if isinstance(inputs, Tensors) else super().forward(inputs)
+    def forward(self, input: Inputs) -> Any:
+        return input if isinstance(input, Tensors) else super().forward(input)
 
 
 class Dropout(nn.Dropout):
-    """``nn.Dropout``; of sparse rows it drops values, since dropping a zero changes nothing."""
+    """``nn.Dropout``; for sparse rows it drops values, because dropping a zero changes nothing."""
 
-    def forward(self, inputs: Any) -> Any:
-        if not isinstance(inputs, Tensors):
-            return super().forward(inputs)
-        return with_values(inputs, super().forward(inputs["values"]))
+    def forward(self, input: Inputs) -> Any:
+        if not isinstance(input, Tensors):
+            return super().forward(input)
+        return with_values(input, super().forward(input["values"]))
 
 
 class SparseLinear(nn.Linear):
-    """``nn.Linear``; of sparse rows it reads the weights of the terms that occur.
+    """``nn.Linear``; for sparse rows it reads only the weights of the terms that occur.
 
     Example:
         >>> from scipy.sparse import csr_matrix
@@ -51,11 +54,11 @@ class SparseLinear(nn.Linear):
         True
     """
 
-    def forward(self, inputs: Any) -> Tensor:
-        if not isinstance(inputs, Tensors):
-            return super().forward(inputs)
+    def forward(self, input: Inputs) -> Tensor:
+        if not isinstance(input, Tensors):
+            return super().forward(input)
         product: Any = _Product.apply(
-            self.weight, inputs["terms"], inputs["values"].to(self.weight.dtype), inputs["starts"]
+            self.weight, input["terms"], input["values"].to(self.weight.dtype), input["starts"]
         )
         return product + self.bias
 
@@ -63,8 +66,8 @@ class SparseLinear(nn.Linear):
 class _Product(torch.autograd.Function):
     """Sparse rows times the transpose of a (outputs, terms) weight.
 
-    The columns of terms that occur are copied beside each other: a batch has thousands of terms
-    where the weight has hundreds of thousands.
+    The columns of the terms that occur are copied next to each other: a batch has thousands of
+    terms, the weight hundreds of thousands.
     """
 
     @staticmethod
@@ -122,12 +125,12 @@ QUARTILE_ROWS = 4096
 
 
 class Standardize(nn.Module):
-    """(input − mean) / scale, a column or channel at a time; fixed, and saved with the model.
+    """(input − mean) / scale for each column or channel; fixed, and saved with the model.
 
-    Values beyond ±``limit`` deviations are set to it, so that an outlier, of which training saw
-    none, cannot dominate a row's scores. A missing feature (NaN) becomes 0, the mean. Buffers, not
-    parameters: they are fitted once on training rows, follow the model to any device and into any
-    export, and no optimiser touches them.
+    Values beyond ±``limit`` deviations are clipped, so an outlier that training did not see cannot
+    dominate the scores of a row. A missing feature (NaN) becomes 0, the mean. Mean and scale are
+    buffers, not parameters: they are fitted once on training rows, are moved and exported with the
+    model, and no optimizer updates them.
 
     Example:
         >>> layer = Standardize(2).fit(np.array([[1.0, 5.0], [3.0, 5.0]]), limit=5.0)
@@ -147,25 +150,25 @@ class Standardize(nn.Module):
         self.register_buffer("limit", torch.tensor(math.inf))
 
     def fit(self, values: Any, limit: float = math.inf) -> Standardize:
-        """Take mean and deviation of each column's values, as ``column_moments`` returns them.
+        """Set mean and deviation of each column, as ``column_moments`` returns them.
 
-        Columns of sparse values are scaled only, see ``fit_sparse``.
+        Columns of sparse values are only scaled, see ``fit_sparse``.
         """
         if not isinstance(values, np.ndarray):
             return self.fit_sparse(SparseRows(values), limit)
         return self.set(*column_moments(values, heavy_tails=limit < math.inf), limit)
 
     def set(self, mean: object, scale: object, limit: float = math.inf) -> Standardize:
-        """Take these numbers, one mean and one scale per column or channel."""
+        """Set one mean and one scale per column or channel."""
         self.mean.copy_(torch.as_tensor(np.asarray(mean)))
         self.scale.copy_(torch.as_tensor(np.asarray(scale)))
         self.limit.fill_(limit)
         return self
 
     def fit_sparse(self, rows: SparseRows, limit: float = math.inf) -> Standardize:
-        """Take for each column the root mean square of its non-zero values; the mean stays 0.
+        """Set each scale to the root mean square of non-zero values, and the mean to 0.
 
-        Zeros then stay zeros. A deviation over all rows would instead blow up rare columns.
+        Zeros then remain zeros. The deviation over all rows would instead amplify rare columns.
         """
         matrix = rows.matrix
         known = np.flatnonzero(np.nan_to_num(matrix.data))
@@ -175,7 +178,7 @@ class Standardize(nn.Module):
         scale = np.sqrt(square / np.maximum(count, 1))
         return self.set(np.zeros(rows.shape[1]), np.where(scale > 0, scale, 1.0), limit)
 
-    def forward(self, inputs: Any) -> Any:
+    def forward(self, inputs: Inputs) -> Any:
         if isinstance(inputs, Tensors):
             return self._sparse(inputs)
         shape = (1, -1) + (1,) * (inputs.ndim - 2)
@@ -185,7 +188,7 @@ class Standardize(nn.Module):
 
     @torch.no_grad()
     def applied(self, values: Any) -> Any:
-        """Return standardised features in float64: an array, of a CSR matrix a CSR matrix."""
+        """Return standardised features in float64, as an array or, for CSR input, as CSR."""
         if isinstance(values, np.ndarray):
             own = np.require(values, np.float64, ["C", "W"])
             return copy.deepcopy(self).double()(torch.from_numpy(own)).numpy()
@@ -209,10 +212,12 @@ class Standardize(nn.Module):
         values = (inputs["values"] / self.scale[terms]).clamp(-self.limit, self.limit)
         return with_values(inputs, torch.where(values.isnan(), 0.0, values))
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
-        """Read runs of version 0.2 and before too: they had no limit."""
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Tensor], prefix: str, *rest: object, **named: object
+    ) -> None:
+        """Also read runs of version 0.2 and before, which have no limit."""
         state_dict.setdefault(prefix + "limit", torch.tensor(math.inf))
-        super()._load_from_state_dict(state_dict, prefix, *rest)
+        super()._load_from_state_dict(state_dict, prefix, *rest, **named)
 
 
 def column_moments(
@@ -220,10 +225,10 @@ def column_moments(
 ) -> tuple[Array, Array]:
     """Return mean and deviation of each column's known values, in float64.
 
-    A constant column has scale 1: its deviation is at most ``tolerance`` times its mean. With
-    ``heavy_tails``, a column whose deviation exceeds 40 interquartile ranges gets the moments of
-    its values limited to five interquartile ranges beyond the quartiles: a few huge values would
-    else leave the rest without a difference.
+    A column whose deviation is at most ``tolerance`` times its mean is constant and has scale 1.
+    With ``heavy_tails``, if the deviation of a column exceeds 40 interquartile ranges, the moments
+    are those of its values clipped to five interquartile ranges beyond the quartiles. Otherwise a
+    few huge values would make all other values nearly equal.
 
     Example:
         >>> column = np.append(np.arange(100.0), 1e30)[:, None]
@@ -247,7 +252,7 @@ def column_moments(
 
 
 def _moments(values: Array) -> tuple[Array, Array]:
-    # In blocks, in float64: exact enough, and never a copy of the whole.
+    # In blocks, in float64: exact enough, without a copy of the whole array.
     width = values.shape[1]
     total, square, count = np.zeros(width), np.zeros(width), np.zeros(width)
     shift = np.nan_to_num(values[:1].astype(np.float64).reshape(-1)) if len(values) else 0.0
@@ -264,7 +269,7 @@ def _moments(values: Array) -> tuple[Array, Array]:
 
 
 def _quartiles(values: Array) -> tuple[Array, Array]:
-    """Return the first and third quartile of each column's known values; 0 where none is known."""
+    """Return the first and third quartile of each column's known values; 0 if none is known."""
     ordered = np.sort(values.astype(np.float64), axis=0)  # missing values last
     known = (~np.isnan(ordered)).sum(axis=0)
     places = (known // 4, (3 * known) // 4)
@@ -280,64 +285,64 @@ CROP = 7 / 8
 
 
 class HeadedModule(nn.Module, ABC):
-    """Scores are those of the last layer, ``head``, on what ``hidden`` returns.
+    """A network whose scores are the last layer, ``head``, applied to the output of ``hidden``.
 
-    With very many labels the trainer asks for ``hidden`` and computes last layer and loss in one
+    With very many labels, the trainer calls ``hidden`` and computes last layer and loss together
     (``cr.losses.fused_linear``).
     """
 
     head: Any
 
     @abstractmethod
-    def hidden(self, inputs: Any) -> Tensor:
-        """Return what the last layer sees: (rows, features)."""
+    def hidden(self, inputs: Inputs) -> Tensor:
+        """Return the inputs of the last layer: (rows, features)."""
 
     @torch.no_grad()
     def start_at_rates(self, criterion: Loss, targets: Targets | SparseTargets) -> None:
-        """Set the last biases so that probabilities start at the labels' rates.
+        """Set the last biases so that probabilities start at the rates of the labels.
 
-        The rates are smoothed by half a row present and half a row absent.
+        The rates are smoothed by half a row with the label and half a row without it.
         """
         rates = (targets.label_counts() + 0.5) / (targets.known_counts() + 1.0)
-        # Without a link any increasing map of the rates will do: only differences count.
+        # Without a link, any increasing map of the rates works: only differences matter.
         start = criterion.initial_scores if criterion.has_link else torch.logit
         initial = start(torch.from_numpy(rates))
         if initial.shape == self.head.bias.shape:
             self.head.bias.copy_(initial)
 
-    def forward(self, inputs: Any) -> Tensor:
+    def forward(self, inputs: Inputs) -> Tensor:
         return self.head(self.hidden(inputs))
 
 
 class Head(HeadedModule):
-    """The last layers of ``model``, sharing its weights: takes what the backbone puts out."""
+    """The last layers of ``model``, with shared weights. The inputs are backbone features."""
 
     def __init__(self, model: NetworkModule) -> None:
         super().__init__()
         self.dropout, self.head = model.dropout, model.head
 
-    def hidden(self, inputs: Tensor) -> Tensor:
+    def hidden(self, inputs: Inputs) -> Tensor:
         return self.dropout(inputs)
 
 
 class NetworkModule(HeadedModule):
     """Scores of a batch, through ``standardize``, ``backbone``, ``dropout`` and ``head``.
 
-    ``head`` is the last ``nn.Linear``: its columns are the scores of all labels, and, for losses
-    with two scores per label, then the second scores of all labels. A frozen backbone stays in
-    evaluation mode, gets no gradient, and its output can be cached (``cache_features``).
+    ``head`` is the last ``nn.Linear``. Its outputs are the scores of all labels, followed by the
+    second scores of all labels for losses with two scores per label. A frozen backbone stays in
+    evaluation mode and gets no gradient. Its output can be cached (``cache_features``).
 
     Args:
-        name: what the model is called in errors.
+        name: the name of the model in errors.
         input_shape: of one input.
         standardize: the first layer.
-        backbone: maps standardized inputs to (rows, ``num_features``).
-        num_features: what the backbone returns per row.
-        num_scores: columns of the head.
+        backbone: maps standardised inputs to (rows, ``num_features``).
+        num_features: number of features per row.
+        num_scores: number of outputs of the head.
         dropout: before the head.
-        frozen: train the head alone.
-        fixed_norms: batch norms of the backbone keep the statistics they came with, in training
-            too. Their weights are trained.
+        frozen: train only the head.
+        fixed_norms: batch norms of the backbone keep their initial statistics in training too.
+            Their weights are trained.
         views: in evaluation mode, average the scores over these views of each image.
     """
 
@@ -364,12 +369,12 @@ class NetworkModule(HeadedModule):
         if frozen:
             self.freeze()
 
-    def _head(self, num_features: int, num_scores: int) -> Any:
-        # Of a linear model the head sees the inputs, which may be sparse.
+    def _head(self, num_features: int, num_scores: int) -> nn.Module:
+        # The head of a linear model reads the inputs, which may be sparse.
         return (SparseLinear if self.name == "linear" else nn.Linear)(num_features, num_scores)
 
     def freeze(self, frozen: bool = True) -> None:
-        """Take the backbone out of training, or put it back."""
+        """Exclude the backbone from training, or include it again."""
         self.frozen = frozen
         self.backbone.requires_grad_(not frozen)
         self.train(self.training)
@@ -387,8 +392,8 @@ class NetworkModule(HeadedModule):
     def layers(self) -> list[list[nn.Parameter]]:
         """Return the backbone's parameters by layer, from the input to the features.
 
-        A layer is a child of the backbone, or of a sequence of layers inside it. Parameters of
-        the backbone's own (tokens, positions) belong to the first.
+        A layer is a child of the backbone, or of a sequence of layers inside it. Parameters that
+        belong directly to the backbone (tokens, positions) are part of the first layer.
         """
         modules = list(_unrolled(self.backbone))
         inside = {id(p) for module in modules for p in module.parameters()}
@@ -397,8 +402,8 @@ class NetworkModule(HeadedModule):
         found = [parameters for parameters in found if parameters]
         return [own + found[0], *found[1:]] if found else [own] if own else []
 
-    def features(self, inputs: Any) -> Any:
-        """What the head sees: (rows, num_features); of ``linear`` sparse rows stay sparse."""
+    def features(self, inputs: Inputs) -> Any:
+        """Return the inputs of the head, (rows, num_features). ``linear`` keeps rows sparse."""
         if isinstance(inputs, Tensors):
             self._check_sparse()
         elif inputs.ndim != 1 + len(self.input_shape) or inputs.shape[1] != self.input_shape[0]:
@@ -417,19 +422,20 @@ class NetworkModule(HeadedModule):
                 f"{self.name} takes dense inputs; got sparse features. Use {' or '.join(SPARSE)}."
             )
 
-    def hidden(self, inputs: Any) -> Any:
+    def hidden(self, inputs: Inputs) -> Tensor:
         return self.dropout(self.features(inputs))
 
-    def forward(self, inputs: Any) -> Tensor:
+    def forward(self, inputs: Inputs) -> Tensor:
         if self.training or self.views == "one":
             return super().forward(inputs)
+        assert isinstance(inputs, Tensor)  # only images have views
         views = [inputs, *(_crops(inputs) if self.views == "crops" else [])]
         both = [each for view in views for each in (view, view.flip(-1))]
         return torch.stack([self.head(self.hidden(each)) for each in both]).mean(dim=0)
 
 
 def _unrolled(module: nn.Module) -> Iterator[nn.Module]:
-    """The children of a module; those of sequences instead of the sequences."""
+    """Yield the children of a module, with sequences replaced by their children."""
     for child in module.children():
         if isinstance(child, nn.Sequential):
             yield from _unrolled(child)
@@ -438,7 +444,7 @@ def _unrolled(module: nn.Module) -> Iterator[nn.Module]:
 
 
 def _crops(images: Tensor) -> list[Tensor]:
-    """Four corners and the middle, scaled to the size of the whole."""
+    """Return the four corners and the centre, scaled to the size of the image."""
     height, width = images.shape[2:]
     tall, wide = max(round(CROP * height), 1), max(round(CROP * width), 1)
     down, right = height - tall, width - wide
@@ -452,14 +458,14 @@ def _crops(images: Tensor) -> list[Tensor]:
 
 
 class Stack(nn.Module):
-    """Add up the scores of models, each with its weight.
+    """The weighted sum of the scores of models.
 
-    Scores of ``bce`` are log-odds and those of ``softmax`` are logarithms of shares, so the sum
-    with weights 1/N is the mean in log-odds of N members.
+    Scores of ``bce`` are log-odds, and those of ``softmax`` are log-probabilities up to a constant.
+    With weights 1/N, the sum is therefore the mean of N members in log-odds.
 
     Args:
         members: models that take the same inputs and return scores of the same shape.
-        weights: one per member; equal ones that sum to 1 if not given.
+        weights: one per member; by default equal weights that sum to 1.
 
     Example:
         >>> stack = Stack([nn.Identity(), nn.Identity()], [1.0, 0.5])

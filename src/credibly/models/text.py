@@ -1,4 +1,4 @@
-"""Networks that take texts: an encoder from texts to tensors, and a network for these."""
+"""Networks for texts: an encoder from texts to tensors, and a network on these."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -25,8 +26,8 @@ from credibly.models.building import (
     huggingface_model,
     library,
 )
-from credibly.models.network import NetworkModule, Standardize
-from credibly.types import Array
+from credibly.models.network import Inputs, NetworkModule, Standardize
+from credibly.types import Array, JsonObject
 from credibly.untrusted.budget import first_line
 from credibly.untrusted.documents import read_json_object
 
@@ -46,7 +47,7 @@ _RUN = re.compile(rf"[{_UNSPACED}\U00020000-\U0003134f]")
 def terms_of(text: str) -> list[str]:
     """Return the terms of a text: lower-case words of two or more letters or digits.
 
-    Scripts without spaces between words give each pair of neighbouring characters.
+    In scripts without spaces between words, each pair of neighbouring characters is a term.
 
     Example:
         >>> terms_of("The cat’s A/C; 東京都")
@@ -65,9 +66,9 @@ def terms_of(text: str) -> list[str]:
 
 
 class TextNetwork(NetworkModule):
-    """A network that takes texts, through ``encode``.
+    """A network for texts, which ``encode`` converts to tensors.
 
-    A network of your own for ``--model python:…`` is any ``torch.nn.Module`` with these methods.
+    Your own network for ``--model python:…`` is any ``torch.nn.Module`` with these methods.
     """
 
     input_names: tuple[str, ...] = ("inputs",)
@@ -75,25 +76,25 @@ class TextNetwork(NetworkModule):
 
     @abstractmethod
     def encode(self, texts: Array) -> Encoded:
-        """Return rows of tensors for texts of shape (rows, columns)."""
+        """Encode texts of shape (rows, columns) as rows of tensors."""
 
     @abstractmethod
     def write_encoder(self, folder: Path) -> None:
-        """Write into ``folder`` what ``encode`` needs beside the weights; never a pickle."""
+        """Write what ``encode`` needs, except the weights, into ``folder``; never a pickle."""
 
     def read_encoder(self, folder: Path) -> None:
         """Do nothing: built-in networks are built from the folder."""
 
 
 class TermsLinear(nn.Module):
-    """A linear layer on sparse rows: the memory of a batch is that of its terms.
+    """A linear layer on sparse rows. The memory of a batch depends only on its number of terms.
 
-    Also takes dense rows (rows, terms), for export.
+    It also takes dense rows (rows, terms), for export.
     """
 
     def __init__(self, num_terms: int, num_scores: int) -> None:
         super().__init__()
-        # Zero, not random: terms that a label never saw in training say nothing about it.
+        # Zero, not random: the data contain no information on terms that training did not see.
         self.weight = nn.Parameter(torch.zeros(num_terms, num_scores))
         self.bias = nn.Parameter(torch.zeros(num_scores))
 
@@ -116,7 +117,7 @@ class Tfidf(TextNetwork):
     Args:
         vocabularies: the terms of each column of texts.
         num_scores: columns of the head.
-        dropout: share of a row's terms that a training step leaves out.
+        dropout: share of a row's terms that a training step drops.
     """
 
     idf: Tensor
@@ -134,7 +135,7 @@ class Tfidf(TextNetwork):
 
     @classmethod
     def fit(cls, texts: Array, num_scores: int, *, terms: int | None, dropout: float) -> Tfidf:
-        """Return a network with the vocabulary and the rates of terms of training texts."""
+        """Return a network with vocabulary and term rates of the training texts."""
         most = TERMS if terms is None else int(at_least("terms", terms, 1))
         found = [_vocabulary(texts[:, column], most) for column in range(texts.shape[1])]
         if not any(len(vocabulary) for vocabulary, _ in found):
@@ -146,7 +147,7 @@ class Tfidf(TextNetwork):
         model.idf.copy_(torch.from_numpy(np.concatenate([idf for _, idf in found])))
         return model
 
-    def _head(self, num_features: int, num_scores: int) -> Any:
+    def _head(self, num_features: int, num_scores: int) -> nn.Module:
         return TermsLinear(num_features, num_scores)
 
     def encode(self, texts: Array) -> SparseRows:
@@ -164,14 +165,14 @@ class Tfidf(TextNetwork):
         return SparseRows(normalize(counts, copy=False))
 
     def write_encoder(self, folder: Path) -> None:
-        """Write the terms; their rates are among the weights."""
+        """Write the terms. Their rates are stored with the weights."""
         document = {"version": 1, "model": "tfidf", "columns": self.vocabularies}
         with atomic_path(folder / VOCABULARY) as beside:
             beside.write_text(json.dumps(document, ensure_ascii=False), encoding="utf-8")
 
     @classmethod
     def read(cls, folder: Path, num_scores: int, dropout: float) -> Tfidf:
-        """Return a network of the shape that ``write_encoder`` wrote, for weights to be loaded."""
+        """Return a network of the shape that ``write_encoder`` stored, for weights to be loaded."""
         path = folder / VOCABULARY
         if not path.is_file():
             raise InputError(f"{path} is missing; it holds the terms of the run. Put it back.")
@@ -180,8 +181,8 @@ class Tfidf(TextNetwork):
             raise InputError(f"{path} must hold `columns`, lists of different terms; put it back.")
         return cls(columns, num_scores, dropout)
 
-    def features(self, inputs: Any) -> Any:
-        """Return the inputs: there is nothing before the head."""
+    def features(self, inputs: Inputs) -> Inputs:
+        """Return the inputs: the head is the only layer."""
         return inputs
 
 
@@ -193,21 +194,21 @@ def _is_terms(column: object) -> bool:
 
 def _vocabulary(texts: Array, most: int) -> tuple[list[str], Array]:
     """Return the most frequent terms in alphabetical order, and their idf."""
-    # A term of one text teaches nothing about others, unless there are only a few texts.
+    # A term of only one text does not generalise, unless there are only a few texts.
     counter = _counter(min_df=2 if len(texts) >= 100 else 1, max_features=most)
     try:
         counts = counter.fit_transform(texts)
-    except ValueError:  # no terms at all, or none in two texts
+    except ValueError:  # no terms at all, or no term in two texts
         return [], np.zeros(0, np.float32)
     frequency = np.bincount(counts.indices, minlength=counts.shape[1])
     idf = np.log((1 + len(texts)) / (1 + frequency)) + 1
     return counter.get_feature_names_out().tolist(), idf.astype(np.float32)
 
 
-def _counter(**options: Any) -> Any:
+def _counter(**options: object) -> Any:
     from sklearn.feature_extraction.text import CountVectorizer
 
-    settings: dict[str, Any] = {"analyzer": terms_of, "dtype": np.float32, **options}
+    settings: JsonObject = {"analyzer": terms_of, "dtype": np.float32, **options}
     return CountVectorizer(**settings)
 
 
@@ -227,14 +228,16 @@ def build_text(
 
     Args:
         name: of the network.
-        inputs: the data, or the shape that a run stored, where ``encoder`` is given.
-        num_scores: columns of the head.
-        encoder: folder of a run, which holds what ``write_encoder`` wrote.
-        dropout: before the head; of ``tfidf``, share of terms left out of a training step.
-        terms: most terms of ``tfidf`` per column.
-        max_length: most tokens of an ``hf:`` encoder per row; longer texts are cut.
-        frozen: train the head alone.
-        weights: folder of the weights of an ``hf:`` encoder; ``"pretrained"`` for its own folder.
+        inputs: the data, or with ``encoder`` the shape that a run stored.
+        num_scores: number of outputs of the head.
+        encoder: folder of a run with the files of ``write_encoder``.
+        dropout: before the head; for ``tfidf``, the share of terms that a training step drops.
+        terms: maximum number of terms of ``tfidf`` per column.
+        max_length: maximum number of tokens per row of an ``hf:`` encoder; longer texts are
+        cut.
+        frozen: train only the head.
+        weights: folder of the weights of an ``hf:`` encoder; ``"pretrained"`` for its own
+        folder.
     """
     if name == "tfidf":
         if weights is not None:
@@ -278,8 +281,8 @@ def build_text(
 
 # Encoders of transformers ------------------------------------------------------------------------
 #
-# A folder holds config.json, the files of a fast tokenizer and model.safetensors for weights.
-# Nothing is downloaded, no code of the model's own is run, and no pickle is read.
+# A folder contains config.json, the files of a fast tokenizer, and model.safetensors for weights.
+# Nothing is downloaded, no code of the model is run, and no pickle is read.
 
 LONGEST = 512
 """Tokens per row when neither the caller nor the encoder says."""
@@ -290,18 +293,18 @@ MODELS_WITH_REGIONS = ("lxmert",)
 
 
 class TokenNetwork(TextNetwork):
-    """A transformers encoder with a linear head; takes padded tokens, and regions where it does.
+    """A transformers encoder with a linear head, for padded tokens and, in some models, regions.
 
     Args:
-        name: what the model is called in errors.
-        shape: of one input: (columns of text,), then regions and their width where there are any.
+        name: the name of the model in errors.
+        shape: of one input: (columns of text,), with regions also their number and width.
         tokenizer: of the encoder.
-        backbone: from tensors by name to (rows, ``num_features``).
-        num_features: what the backbone returns per row.
-        num_scores: columns of the head.
-        max_length: most tokens per row.
+        backbone: maps tensors by name to (rows, ``num_features``).
+        num_features: number of features per row.
+        num_scores: number of outputs of the head.
+        max_length: maximum number of tokens per row.
         dropout: before the head.
-        frozen: train the head alone.
+        frozen: train only the head.
     """
 
     def __init__(
@@ -357,12 +360,12 @@ class TokenNetwork(TextNetwork):
         )
 
     def write_encoder(self, folder: Path) -> None:
-        """Write the tokenizer and the config of the encoder; the weights are the run's."""
+        """Write the tokenizer and the config of the encoder. The run stores the weights."""
         self.tokenizer.save_pretrained(str(folder))
         self.backbone.model.config.save_pretrained(str(folder))  # type: ignore[union-attr]
 
-    def features(self, inputs: Any) -> Tensor:
-        """Return what the head sees: (rows, num_features)."""
+    def features(self, inputs: Inputs) -> Tensor:
+        """Return the inputs of the head: (rows, num_features)."""
         if self.frozen:
             with torch.no_grad():
                 return self.backbone(inputs)
@@ -375,7 +378,7 @@ class MeanTokens(nn.Module):
     def __init__(self, model: Any) -> None:
         super().__init__()
         if "pooler" in dict(model.named_children()):
-            model.pooler = None  # would be trained by nobody
+            model.pooler = None  # no loss would train it
         self.model = model
         self.num_features = int(model.config.hidden_size)
 
@@ -386,7 +389,7 @@ class MeanTokens(nn.Module):
 
 
 class QuestionAndRegions(nn.Module):
-    """One vector per question and image: LXMERT's, then the first layers of its answer head."""
+    """One vector per question and image: LXMERT and the first layers of its answer head."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
@@ -403,7 +406,7 @@ class QuestionAndRegions(nn.Module):
 
 def _shape(inputs: Data | tuple[int, ...], config: Any, name: str) -> tuple[int, ...]:
     shape = inputs.input_shape if isinstance(inputs, Data) else tuple(inputs)
-    assert shape is not None  # texts have one
+    assert shape is not None  # texts have a shape
     takes_regions = config.model_type in MODELS_WITH_REGIONS
     if takes_regions and len(shape) != 3:
         raise InputError(
@@ -430,8 +433,8 @@ TOKENIZER_FILES = (
 )
 
 
-def _tokenizer(transformers: Any, folder: str, name: str, config: Any) -> Any:
-    # Without any of its files transformers makes a tokenizer that knows no words.
+def _tokenizer(transformers: ModuleType, folder: str, name: str, config: Any) -> Any:
+    # Without these files, transformers would create a tokenizer without a vocabulary.
     if Path(folder).is_dir() and not any((Path(folder) / f).exists() for f in TOKENIZER_FILES):
         raise InputError(
             f"{name} must have a tokenizer beside config.json ({', '.join(TOKENIZER_FILES[:2])} …);"
@@ -452,7 +455,7 @@ def _tokenizer(transformers: Any, folder: str, name: str, config: Any) -> Any:
 
 @contextmanager
 def _worded(name: str) -> Iterator[None]:
-    """Word what damaged tokenizers raise: errors of any kind, and panics of Rust."""
+    """Convert errors of damaged tokenizers, which can be of any type, even panics of Rust."""
     try:
         yield
     except (InputError, MemoryError, KeyboardInterrupt):
@@ -466,7 +469,7 @@ def _worded(name: str) -> Iterator[None]:
 
 def _length(given: int | None, tokenizer: Any, config: Any, name: str) -> int:
     positions = int(config.to_dict().get("max_position_embeddings") or LONGEST)
-    # RoBERTa counts positions from after its padding.
+    # The positions of RoBERTa start after the index of its padding.
     positions -= 2 if config.model_type in ("roberta", "xlm-roberta", "camembert") else 0
     most = min(positions, int(min(tokenizer.model_max_length, 2**31)))
     if given is None:

@@ -1,7 +1,7 @@
 """Decision trees as tensors: forests of scikit-learn and gradient boosting of LightGBM.
 
-These libraries grow the trees; what is kept are arrays, which a run stores with its weights, and
-which torch walks. A walk gives the libraries' own numbers to 1e-12 (a test compares them).
+These libraries grow the trees. The result is stored as arrays, which a run saves with its weights
+and torch evaluates. The scores agree with those of the libraries to 1e-12 (checked by a test).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -18,6 +18,9 @@ from torch import Tensor, nn
 
 from credibly.checks import InputError, require
 from credibly.types import Array, JsonObject
+
+if TYPE_CHECKING:
+    import lightgbm
 
 TREES = ("forest", "boosting")
 """Names of the models that are made of trees."""
@@ -44,19 +47,20 @@ class Nodes:
 
     @property
     def leaves(self) -> Array:
-        """Return which nodes are leaves."""
+        """Return a mask of the nodes that are leaves."""
         return self.left < 0
 
 
 class TreesModule(nn.Module):
-    """Scores of rows from decision trees: a base plus the sum of a value per tree.
+    """Scores of rows from decision trees: a base plus the sum of one value per tree.
 
-    In a ``forest`` a value is the share of each label in a leaf divided by the number of trees;
-    their sum, the probability p, becomes the score log p − log(1 − p), or log p where labels
-    exclude each other. In ``boosting`` a tree adds to the score of one label.
+    In a ``forest``, a value is the share of each label in a leaf divided by the number of trees.
+    The sum is the probability p, and the score is log p − log(1 − p), or log p if labels exclude
+    each other. In ``boosting``, each tree adds to the score of one label.
 
-    Buffers hold the trees of all labels behind each other, leaves pointing at themselves, so that
-    every row takes the same number of steps. Rows are compared as float32, as they were in growing.
+    The buffers contain the trees of all labels, concatenated. A leaf is its own child, so every row
+    takes the same number of steps. Rows are compared as float32, the type in which the trees were
+    grown.
 
     Args:
         name: ``forest`` or ``boosting``.
@@ -106,11 +110,11 @@ class TreesModule(nn.Module):
     # From other libraries ----------------------------------------------------------------------
 
     def set_trees(self, trees: list[Nodes], columns: Array | None = None) -> TreesModule:
-        """Take these trees; of ``boosting``, each with the label that it adds to."""
+        """Set the trees; for ``boosting``, with the label that each of them adds to."""
         sizes = np.array([len(tree.left) for tree in trees], dtype=np.int64)
         starts = np.r_[0, sizes.cumsum()[:-1]] if len(trees) else np.zeros(0, np.int64)
         leaf_values, left, right = [], [], []
-        # A leaf points at itself; its feature says where its values stand.
+        # A leaf is its own child; its feature is the index of its values.
         feature, count = [], 0
         for start, tree in zip(starts, trees, strict=True):
             leaves, own = tree.leaves, np.arange(len(tree.left))
@@ -148,8 +152,8 @@ class TreesModule(nn.Module):
         return (self.base + sums).to(kind)
 
     def scores_of(self, votes: Tensor, exclusive: bool = True) -> Tensor:
-        """Return the scores of a forest's votes; log-odds of each label unless ``exclusive``."""
-        # A pseudo-tree at the labels' rates: no vote is ever 0 or 1, however few the trees.
+        """Return the scores of a forest's votes: log-odds of each label unless ``exclusive``."""
+        # A pseudo-tree at the label rates: no vote is ever 0 or 1, even with few trees.
         weight = self.smoothing
         present = (votes + weight * self.base) / (1 + weight)
         absent = (1 - votes + weight * (1 - self.base)) / (1 + weight)
@@ -158,7 +162,7 @@ class TreesModule(nn.Module):
         return present.log() - (against * (~self.exclusive).double() if exclusive else against)
 
     def sums(self, inputs: Tensor) -> Tensor:
-        """Return the sum of the leaves' values, float64: of a forest the mean share of labels."""
+        """Return the sum of leaf values in float64; for a forest, the mean share of labels."""
         inputs = inputs.float().double()
         if torch.jit.is_tracing():  # pyright: ignore[reportPrivateImportUsage]
             return self._walk(inputs)
@@ -166,18 +170,21 @@ class TreesModule(nn.Module):
         return torch.cat([self._walk(block) for block in inputs.split(step)] or [inputs[:, :0]])
 
     def _walk(self, inputs: Tensor) -> Tensor:
-        """Return the sum of the leaves' values, one column per label."""
+        """Return the sum of the values of leaves, one column per label."""
         rows = inputs.shape[0]
         total = inputs.new_zeros(rows, self.num_labels)
         if not len(self.roots):
             return total
         node = self.roots.long().expand(rows, -1)
         missing = inputs.isnan()
+        tracing = torch.jit.is_tracing()  # pyright: ignore[reportPrivateImportUsage]
+        any_missing = tracing or bool(missing.any())
         for _ in range(int(self.steps)):
-            # At a leaf the column does not matter: both children are the leaf itself.
+            # At a leaf, the column does not matter: both children are the leaf itself.
             column = self.feature[node].long() % self.num_features
-            low = inputs.gather(1, column) <= self.threshold[node]  # no for a missing value
-            low = low | (missing.gather(1, column) & self.missing_left[node])
+            low = inputs.gather(1, column) <= self.threshold[node]  # False for a missing value
+            if any_missing:
+                low = low | (missing.gather(1, column) & self.missing_left[node])
             node = torch.where(low, self.left[node], self.right[node]).long()
         leaf = self.feature[node].long()
         if self.name == "boosting":
@@ -189,8 +196,10 @@ class TreesModule(nn.Module):
 
     # Storage ---------------------------------------------------------------------------------
 
-    def _load_from_state_dict(self, state_dict: JsonObject, prefix: str, *rest: Any) -> None:
-        """Take the shapes of the file; refuse trees that lead nowhere."""
+    def _load_from_state_dict(
+        self, state_dict: JsonObject, prefix: str, *rest: object, **named: object
+    ) -> None:
+        """Use the shapes of the file. Raise for invalid trees."""
         found = {key: state_dict[prefix + key] for key in BUFFERS if prefix + key in state_dict}
         for key, tensor in found.items():
             setattr(
@@ -198,7 +207,7 @@ class TreesModule(nn.Module):
                 key,
                 torch.empty_like(getattr(self, key), device="cpu").new_empty(tensor.shape),
             )
-        super()._load_from_state_dict(state_dict, prefix, *rest)
+        super()._load_from_state_dict(state_dict, prefix, *rest, **named)
         self._check()
 
     def _check(self) -> None:
@@ -240,7 +249,7 @@ def _joined(parts: list[Array], kind: torch.dtype) -> Tensor:
 def _depth(tree: Nodes) -> int:
     """Return the number of steps from the root to the deepest leaf."""
     depth = np.zeros(len(tree.left), dtype=np.int64)
-    for node in np.flatnonzero(~tree.leaves):  # parents stand before their children
+    for node in np.flatnonzero(~tree.leaves):  # parents come before their children
         depth[[tree.left[node], tree.right[node]]] = depth[node] + 1
     return int(depth.max())
 
@@ -256,14 +265,14 @@ SMOOTHING = (0.3, 0.1, 0.03, 0.01, 0.003)
 
 @dataclass(frozen=True)
 class ForestOptions:
-    """How a forest is grown.
+    """Options of growing a forest.
 
     Attributes:
         trees: number of trees.
-        kinds: for equal shares of the trees, ``extra`` (extra trees: thresholds at random, splits
-            look at 30 % of the columns) or ``random`` (random forest: the best threshold, of
-            as many columns as the square root of all).
-        leaf: fewest rows of a leaf.
+        kinds: types of trees, in equal shares: ``extra`` (extra trees: random thresholds, splits
+            consider 30 % of the columns) or ``random`` (random forest: the best threshold, splits
+            consider the square root of the number of columns).
+        leaf: minimum number of rows per leaf.
     """
 
     trees: int = 400
@@ -280,17 +289,17 @@ def grow_forest(
     weights: Array | None = None,
     exclusive: bool = False,
 ) -> tuple[TreesModule, Array]:
-    """Return a forest, and the scores of its training rows by the trees that did not see them.
+    """Return a forest, and the out-of-bag scores of its training rows.
 
-    The splits are those of a regression on all labels at once, with the label's rate for unknown
-    entries. The values of a leaf are then computed from known entries alone.
+    The splits are those of a regression on all labels at once, with the rate of the label for
+    unknown entries. The values of a leaf are then computed from known entries only.
 
     Args:
         features: (n, d); NaN is missing.
         targets: (n, L) of 0, 1, soft values and −1 for unknown.
         seed: of rows, columns and thresholds.
         options: how to grow.
-        weights: (n,) how many rows each counts for; trees draw rows by them. None: one.
+        weights: (n,) the weight of each row, by which trees sample rows. None: 1.
         exclusive: whether exactly one label is present in each row.
 
     Example:
@@ -327,7 +336,7 @@ def grow_forest(
 def _grown(
     inputs: Array, targets: Array, weights: Array | None, seed: int, options: ForestOptions
 ) -> Iterator[tuple[Any, Array]]:
-    """Give each tree with the rows of its bag."""
+    """Yield each tree with the rows of its bag."""
     from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
 
     kinds: JsonObject = {"extra": ExtraTreesRegressor, "random": RandomForestRegressor}
@@ -353,7 +362,7 @@ def _regression_nodes(tree: Any, num_labels: int) -> Nodes:
 def _known_values(
     nodes: Nodes, leaf: Array, bag: Array, targets: Array, known: Array, rates: Array
 ) -> Array:
-    """Return the share of each label among the known entries of a leaf; its rate where none is."""
+    """Return the share of each label among the known entries of a leaf, else its rate."""
     shape = (len(nodes.left), len(targets))
     inside = sparse.csr_matrix((np.ones(len(bag)), (leaf[bag], bag)), shape=shape)
     counts = inside @ known.astype(np.float64)
@@ -362,7 +371,7 @@ def _known_values(
 
 
 def _smoothed(model: TreesModule, shares: Array, targets: Array, weights: Array) -> Array:
-    """Set the smoothing with the lowest log loss of these shares; return their scores."""
+    """Set the smoothing with the lowest log loss for these shares; return the scores."""
     votes, best = torch.from_numpy(shares), (math.inf, 0.0)
     for weight in SMOOTHING:
         model.smoothing.fill_(weight)
@@ -374,12 +383,12 @@ def _smoothed(model: TreesModule, shares: Array, targets: Array, weights: Array)
 
 
 def _entry_weights(targets: Array, weights: Array | None) -> Array:
-    """Return how much each entry counts, (n, L): 0 where unknown."""
+    """Return the weight of each entry, (n, L): 0 if unknown."""
     return (targets >= 0) * (1.0 if weights is None else weights[:, None])
 
 
 def _rates(targets: Array, weights: Array) -> Array:
-    """Return the rate of each label, smoothed by half a row present and half a row absent."""
+    """Return the rate of each label, smoothed by half a row with it and half a row without it."""
     return ((weights * targets).sum(axis=0) + 0.5) / (weights.sum(axis=0) + 1.0)
 
 
@@ -388,16 +397,16 @@ def _rates(targets: Array, weights: Array) -> Array:
 
 @dataclass(frozen=True)
 class BoostingOptions:
-    """How trees are boosted.
+    """Options of boosting.
 
     Attributes:
         iterations: trees per label.
         learning_rate: factor on the value of each tree.
-        leaves: most leaves of a tree.
-        leaf: fewest rows of a leaf.
+        leaves: maximum number of leaves per tree.
+        leaf: minimum number of rows per leaf.
         l2: penalty on the values of leaves.
-        bins: most intervals that the values of a column are divided into.
-        columns: share of the columns that a tree looks at. Thresholds are drawn at random.
+        bins: maximum number of intervals of a column's values.
+        columns: share of the columns that a tree considers. Thresholds are random.
     """
 
     iterations: int = 100
@@ -409,7 +418,7 @@ class BoostingOptions:
     columns: float = 0.3
 
     def parameters(self, seed: int, exclusive: bool) -> JsonObject:
-        """Return the options as LightGBM takes them."""
+        """Return the options under LightGBM's names."""
         return {
             "objective": "multiclass" if exclusive else "cross_entropy",
             "learning_rate": self.learning_rate,
@@ -429,9 +438,9 @@ class BoostingOptions:
 
 
 class Booster:
-    """Gradient boosting by LightGBM for each label on its own, or for one of many classes at once.
+    """Gradient boosting by LightGBM, for each label separately or for many classes at once.
 
-    A label takes part with the rows where it is known; soft targets count as they are. A label that
+    Each label uses the rows in which it is known. Soft targets are used as they are. A label that
     is always present or always absent gets its smoothed rate. The same seed gives the same trees
     for any number of threads.
 
@@ -440,7 +449,7 @@ class Booster:
         targets: (n, L) of 0, 1, soft values and −1 for unknown.
         seed: of columns and thresholds.
         options: how to grow.
-        weights: (n,) how many rows each counts for; None: one.
+        weights: (n,) the weight of each row. None: 1.
         exclusive: whether exactly one label is present in each row.
 
     Example:
@@ -463,7 +472,7 @@ class Booster:
         targets = np.asarray(targets, dtype=np.float64)
         self.num_features, self.num_labels = features.shape[1], targets.shape[1]
         rates = _rates(targets, _entry_weights(targets, weights))
-        # Of classes, log rates; of labels, log-odds.
+        # Log rates for classes, log-odds for labels.
         self.base = np.log(rates) if exclusive else np.log(rates) - np.log1p(-rates)
         how = options.parameters(seed, exclusive)
         rows = _float32(features), targets, weights
@@ -485,7 +494,7 @@ class Booster:
         return model
 
     def staged(self, features: Array, stages: tuple[int, ...]) -> list[Array]:
-        """Return the scores of rows after each of these numbers of iterations."""
+        """Return the scores of rows after each of the given numbers of iterations."""
         scores, before = [self.base[None].repeat(len(features), axis=0)], 0
         for stage in stages:
             scores.append(scores[-1].copy())
@@ -511,8 +520,8 @@ def _boosted(
     base: Array,
     how: JsonObject,
     iterations: int,
-) -> Iterator[tuple[list[int], Any]]:
-    """Yield each booster with the labels whose scores it adds to, in turns of one tree."""
+) -> Iterator[tuple[list[int], lightgbm.Booster]]:
+    """Yield each booster with the labels whose scores it adds to, one tree at a time."""
     require("train", "lightgbm")
     import lightgbm
 
@@ -548,7 +557,7 @@ def _boosted_nodes(root: JsonObject) -> Nodes:
         if "leaf_value" in node:
             found.append((-1, 0.0, False, node["leaf_value"]))
             return number
-        # Where no value was missing in training, LightGBM takes a missing one for 0.
+        # If no value was missing in training, LightGBM treats missing values as 0.
         unseen = node["missing_type"] == "None"
         missing_left = node["threshold"] >= 0 if unseen else node["default_left"]
         found.append((node["split_feature"], node["threshold"], missing_left, 0.0))

@@ -1,4 +1,4 @@
-"""The four papers: for each its protocols, and ``datasets`` with a reader per published data set.
+"""The four papers: their protocols and tables, and readers of published data sets.
 
 ===========  =====================================================================================
 spa          Towards Calibrated Multi-label Deep Neural Networks: SPA, label pairs
@@ -13,29 +13,16 @@ average_k    A Two-Head Loss Function for Deep Average-K Classification
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 from credibly.papers import average_k, quasibinary, spa, two_way
 from credibly.papers.protocol import Preset
-from credibly.papers.tables import Table
-
-if TYPE_CHECKING:
-    from credibly.papers.checkpoints import convert_checkpoint
-    from credibly.papers.datasets.vqa import vqa_counts
-    from credibly.papers.single_positive import hide_labels
 
 __all__ = [
-    "PRESETS",
-    "Preset",
-    "Table",
     "average_k",
-    "convert_checkpoint",
-    "hide_labels",
     "preset",
     "quasibinary",
     "spa",
     "two_way",
-    "vqa_counts",
 ]
 
 PRESETS: dict[str, Preset] = {
@@ -65,16 +52,7 @@ def preset(name: str) -> Preset:
     return PRESETS[name]
 
 
-_WHERE = {
-    "convert_checkpoint": "checkpoints",
-    "hide_labels": "single_positive",
-    "vqa_counts": "datasets.vqa",
-}
-
-
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name == "vqa":
         return import_module("credibly.papers.vqa")
-    if name in _WHERE:  # imported when asked for: the command line needs the presets alone
-        return getattr(import_module(f"credibly.papers.{_WHERE[name]}"), name)
     raise AttributeError(f"module 'credibly.papers' has no attribute {name!r}")

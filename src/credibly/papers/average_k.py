@@ -20,7 +20,7 @@ _COMMON = Preset(
         ),
         PLAIN,
     ),
-    # ROLE is built on EPR as Eq. 8 prints it, a sum over labels.
+    # ROLE uses EPR as printed in Eq. 8, a sum over labels.
     losses={
         "avgk": "avgk+published",
         "an": "an+published",

@@ -1,7 +1,7 @@
-"""Checkpoints of the official codes (``.pth``, ``.tar``) → ``.safetensors``, without running them.
+"""Convert official checkpoints (``.pth``, ``.tar``) to ``.safetensors`` without running their code.
 
-Files of ``torch.save`` can run any code when they are read. Here a process of its own reads one,
-with torch's weights-only loader and limits of time and memory.
+Reading a file of ``torch.save`` can run arbitrary code. A separate process therefore reads it, with
+torch's weights-only loader and limits on time and memory.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from credibly.checks import InputError
 from credibly.files import atomic_path
-from credibly.types import Array
+from credibly.types import Array, JsonObject
 from credibly.untrusted.budget import read_in_process, serve_files
 from credibly.untrusted.tensors import torch_load
 
@@ -28,14 +28,14 @@ PREFIXES = ("module.", "model.")
 def convert_checkpoint(path: str | os.PathLike[str], out: str | os.PathLike[str]) -> list[str]:
     """Write the weights of a checkpoint as a ``.safetensors`` file; return their names.
 
-    ASL's model zoo and Pl@ntNet-300K publish such files. Give the result as ``--weights``.
+    ASL's model zoo and Pl@ntNet-300K publish such files. Pass the result as ``--weights``.
 
     Args:
-        path: a file of ``torch.save`` with a state dict, alone or beside other things.
+        path: a file of ``torch.save`` that contains a state dict, possibly among other objects.
         out: the ``.safetensors`` file.
 
     Raises:
-        InputError: if it holds no weights, something that runs code, or takes too much time or
+        InputError: if it contains no weights, or code, or if reading takes too much time or
             memory.
     """
     source, target = Path(path), Path(out)
@@ -47,8 +47,8 @@ def convert_checkpoint(path: str | os.PathLike[str], out: str | os.PathLike[str]
     return found["names"].tolist()
 
 
-def _weights(content: Any, path: Path) -> dict[str, Any]:
-    """Return the tensors of a checkpoint by name, without the prefixes of wrappers."""
+def _weights(content: Any, path: Path) -> JsonObject:
+    """Return the tensors of a checkpoint by name, without the prefixes that wrappers add."""
     import torch
 
     for key in WHERE:

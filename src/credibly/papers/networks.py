@@ -13,11 +13,11 @@ STAGES = ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3))
 
 
 class VGG16(nn.Module):
-    """Thirteen 3×3 convolutions in five stages, then the mean over places.
+    """Thirteen 3×3 convolutions in five stages, then the mean over positions.
 
-    The form that CIFAR experiments use: batch normalisation after each convolution, and one linear
-    layer (the model's head) in place of the three fully connected layers, which need images of 224
-    pixels.
+    This is the variant of CIFAR experiments: batch normalisation after each convolution, and one
+    linear layer (the model's head) instead of the three fully connected layers, which need images
+    of 224 pixels.
 
     References:
         Simonyan & Zisserman, Very Deep Convolutional Networks (2015), configuration D.
@@ -59,8 +59,8 @@ class SmallResNet(nn.Module):
         channels: number of input channels.
         widths: channels of each stage.
         blocks: residual blocks per stage.
-        projection: shortcuts that change the shape are 1×1 convolutions; else every second pixel
-            with zeros as the new channels.
+        projection: shortcuts that change the shape are 1×1 convolutions; otherwise they take
+            every second pixel, with zeros for the new channels.
 
     References:
         He et al., Deep Residual Learning for Image Recognition (2016), sections 4.1 and 4.2.
@@ -106,7 +106,7 @@ def resnet18(channels: int = 3) -> SmallResNet:
 
 
 class _BasicBlock(nn.Module):
-    """Two 3×3 convolutions, added to the block's input."""
+    """Two 3×3 convolutions, added to the input of the block."""
 
     def __init__(self, width: int, wider: int, stride: int, projection: bool) -> None:
         super().__init__()
@@ -138,17 +138,17 @@ class _BasicBlock(nn.Module):
 
 
 class DenseNet(nn.Module):
-    """Three dense blocks; each layer adds ``growth`` channels to all that came before.
+    """Three dense blocks, in which each layer adds ``growth`` channels to all earlier ones.
 
-    A plain layer is BN, ReLU, 3×3 convolution; between blocks stand a 1×1 convolution and a 2×2
-    mean. With ``bottleneck`` (DenseNet-BC) a 1×1 convolution to 4 × ``growth`` channels precedes
-    each 3×3 convolution, the network starts with 2 × ``growth`` channels, and the 1×1
-    convolutions between blocks halve the number of channels. The features are the mean over
-    places after a last BN and ReLU.
+    A plain layer is BN, ReLU, 3×3 convolution. Blocks are connected by a 1×1 convolution and a 2×2
+    mean. With ``bottleneck`` (DenseNet-BC), a 1×1 convolution to 4 × ``growth`` channels precedes
+    each 3×3 convolution, the network starts with 2 × ``growth`` channels, and the 1×1 convolutions
+    between blocks halve the number of channels. The features are the mean over positions after a
+    last BN and ReLU.
 
     Args:
         channels: number of input channels.
-        depth: number of layers with weights, counting the classifier.
+        depth: number of layers with weights, including the classifier.
         growth: channels that each layer adds.
         bottleneck: build DenseNet-BC instead of the plain network.
 

@@ -1,4 +1,4 @@
-"""What the papers' protocols have in common: the type, and statements that several share."""
+"""The type of training protocols, and statements that several papers share."""
 
 from __future__ import annotations
 
@@ -8,27 +8,29 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from credibly.types import JsonObject
+
 NO_LINK = {name: f"{name}+published" for name in ("twl", "topk", "warp", "rml")}
 """Losses without a link are read as their authors do: none of the papers fits a calibrator."""
 
 
 @dataclass(frozen=True)
 class Statement:
-    """Words of a paper, and the settings and options of the data that follow from them.
+    """A statement of a paper, with the resulting settings and data options.
 
     Attributes:
-        words: a quotation; the source, where it is a public script; ``ours: …`` for what the
-            paper does not say.
-        settings: options of a recipe, as ``cr.train.recipe`` takes them.
+        words: a quotation; the source, if it is a public script; ``ours: …`` for choices that the
+            paper does not state.
+        settings: options of a recipe, as for ``cr.train.recipe``.
         data: options of ``cr.data.load``.
     """
 
     words: str
-    settings: Mapping[str, Any]
-    data: Mapping[str, Any]
+    settings: JsonObject
+    data: JsonObject
 
     def values(self) -> list[str]:
-        """Return what it sets, as in a TOML file.
+        """Return its settings, formatted as in a TOML file.
 
         Example:
             >>> says("half and three quarters", milestones=(0.5, 0.75), nesterov=True).values()
@@ -39,7 +41,7 @@ class Statement:
 
 
 def _shown(value: Any) -> str:
-    """Return a value as in a TOML file; of a long list, its ends."""
+    """Return a value as in a TOML file; a long list is shortened to its ends."""
     if value is None:
         return "default"
     if isinstance(value, tuple) and len(value) > 8:
@@ -48,21 +50,21 @@ def _shown(value: Any) -> str:
     return json.dumps(value)
 
 
-def says(words: str, data: Mapping[str, Any] | None = None, **settings: Any) -> Statement:
-    """Return a statement; settings by name."""
+def says(words: str, data: JsonObject | None = None, **settings: Any) -> Statement:
+    """Return a statement, with settings by name."""
     return Statement(words, settings, data or {})
 
 
 @dataclass(frozen=True)
 class Preset:
-    """A training protocol: what its paper says, statement by statement.
+    """A training protocol: the statements of its paper.
 
-    Later statements win. ``-ours`` variants add what this package adds to any run: biases that
-    start at the labels' rates, and a calibrator.
+    Later statements override earlier ones. ``-ours`` variants add the defaults of this package:
+    biases that start at the label rates, and a calibrator.
 
     Attributes:
-        statements: the words of the paper beside what they set.
-        losses: what a loss's bare name stands for in the tables of the paper.
+        statements: quotations of the paper with their settings.
+        losses: the meaning of a bare loss name in the tables of the paper.
         of_data: options for a data set, by the name of its reader.
 
     Example:
@@ -72,24 +74,24 @@ class Preset:
 
     statements: tuple[Statement, ...] = ()
     losses: Mapping[str, str] = field(default_factory=dict)
-    of_data: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    of_data: Mapping[str, JsonObject] = field(default_factory=dict)
 
     @cached_property
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> JsonObject:
         """Return the settings of all statements."""
         return {name: value for each in self.statements for name, value in each.settings.items()}
 
-    def data(self, source: str) -> dict[str, Any]:
+    def data(self, source: str) -> JsonObject:
         """Return the options of ``cr.data.load`` for a source such as ``coco:PATH``."""
         common = {name: value for each in self.statements for name, value in each.data.items()}
         return {**common, **self.of_data.get(source.partition(":")[0], {})}
 
     def loss(self, name: str) -> str:
-        """Return the loss that a name stands for under this protocol."""
+        """Return the loss that a name means in this protocol."""
         return {**NO_LINK, **self.losses}.get(name, name)
 
     def but(self, *statements: Statement, **others: Any) -> Preset:
-        """Return this protocol with further statements."""
+        """Return this protocol with additional statements."""
         kept = {"losses": self.losses, "of_data": self.of_data}
         return Preset((*self.statements, *statements), **{**kept, **others})
 

@@ -61,7 +61,7 @@ PRESETS: dict[str, Preset] = {
 }
 
 _ONE_LABEL = {
-    # The scale of a binary loss matters under SGD: a sum over labels, as for the other two.
+    # The scale of a binary loss matters with SGD: a sum over labels, as for the other two losses.
     "Binary": {"loss": "bce(reduction=rows)"},
     "Quasibinary": {"loss": "quasibinary"},
     "Softmax": {"loss": "softmax"},

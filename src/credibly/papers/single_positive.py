@@ -12,15 +12,15 @@ from credibly.data.splits import TEST
 
 
 def hide_labels(data: Data, *, seed: int = 0, others: str = "unknown") -> Data:
-    """Keep one label of each training row, drawn evenly; test rows keep all theirs.
+    """Keep one random label of each training row; test rows keep all labels.
 
-    Rows without a label stay as they are.
+    Rows without a label do not change.
 
     Args:
         data: rows with several labels.
         seed: of the draw.
-        others: what becomes of the other labels of such a row: ``"unknown"`` (−1), or
-            ``"absent"`` (0), as the loss ``an`` assumes.
+        others: the value of the other labels of such a row: ``"unknown"`` (−1), or ``"absent"``
+            (0), as the loss ``an`` assumes.
 
     Example:
         >>> rows = Data(list("abc"), [[1, 1, 0], [0, 0, 0]], features=np.eye(2))
@@ -39,4 +39,4 @@ def hide_labels(data: Data, *, seed: int = 0, others: str = "unknown") -> Data:
     hidden = (data.split != TEST) & (targets == 1).any(1)
     targets[hidden] = rest
     targets[hidden, chosen[hidden]] = 1
-    return dataclasses.replace(data, targets=targets, coding="unknown", _hash=[])
+    return dataclasses.replace(data, targets=targets, coding="unknown")

@@ -72,8 +72,8 @@ PRESETS: dict[str, Preset] = {
 
 _METHODS = {
     "BCE": {"loss": "bce"},
-    # "we attempt to calibrate its outputs by temperature scaling"; on which rows is not said. A
-    # name with arguments stands for itself, a bare one for what it means in this paper.
+    # "we attempt to calibrate its outputs by temperature scaling": the paper does not say on which
+    # rows. A name with arguments is used as given; a bare name has its meaning in this paper.
     "TWL": {
         "loss": "twl(reduction=mean)",
         "calibrate": "temperature",
@@ -149,7 +149,8 @@ TABLES: dict[str, Table] = {
                 SPA + LPR 90.4 94.8  5.5 12.7
             """,
             ),
-            # The copy read has one more block, whose data set is named both WIDER-A and VISPR.
+            # The version used here has one more block, whose data set is called both WIDER-A and
+            # VISPR.
             Block(
                 "wider",
                 _RESNET,

@@ -1,16 +1,16 @@
-"""Printed tables: which run gives each row, and what the paper prints for it."""
+"""Printed tables: the run for each row, and the printed numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from credibly.checks import InputError, nearest
 from credibly.papers.protocol import Preset
+from credibly.types import JsonObject
 
-Method = Mapping[str, Any]
+Method = JsonObject
 """Settings of one row beside those of the preset; ``data`` holds options of the data."""
 
 
@@ -21,18 +21,18 @@ class Block:
     Attributes:
         data: name of the data set's reader.
         preset: the protocol.
-        printed: one line per method: its name, then a number for each column, ``-`` for none.
+        printed: one line per method: its name, then one number per column, ``-`` if missing.
         settings: further settings, such as K.
     """
 
     data: str
     preset: str
     printed: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: JsonObject = field(default_factory=dict)
 
     @property
     def name(self) -> str:
-        """Return what tells this block from the others."""
+        """Return a name that distinguishes this block from the others."""
         further = [f"{name} {value:g}" for name, value in self.settings.items()]
         return ", ".join([self.data, self.preset, *further])
 
@@ -50,11 +50,11 @@ class Table:
     """A printed table; all its numbers are percentages.
 
     Attributes:
-        caption: what it shows.
+        caption: its caption.
         columns: metrics, by their names in the metrics of a run.
         methods: the rows.
         blocks: data sets and networks.
-        note: what differs from the print.
+        note: differences from the printed table.
     """
 
     caption: str
@@ -64,31 +64,31 @@ class Table:
     note: str = ""
 
     def blocks_for(self, source: str) -> list[Block]:
-        """Return the blocks of a source's data set, or the first for other data."""
+        """Return the blocks for the data set of a source, or the first block for other data."""
         kind = source.partition(":")[0]
         return [block for block in self.blocks if block.data == kind] or [self.blocks[0]]
 
 
 @dataclass(frozen=True)
 class RowRun:
-    """A run that gives one row of a table: where it is, and how to train it.
+    """A run for one row of a table: its folder and its settings.
 
     Attributes:
         method: name of the row.
         folder: of the run.
-        settings: options of a recipe, as ``cr.train.recipe`` takes them.
+        settings: options of a recipe, as for ``cr.train.recipe``.
         data: options of ``cr.data.load``.
         seed: of the run.
     """
 
     method: str
     folder: Path
-    settings: Mapping[str, Any]
-    data: Mapping[str, Any]
+    settings: JsonObject
+    data: JsonObject
     seed: int
 
-    def metrics(self) -> dict[str, Any] | None:
-        """Return the metrics of the finished run, None where it remains to run."""
+    def metrics(self) -> JsonObject | None:
+        """Return the metrics of the finished run, or None if it is not finished."""
         from credibly.untrusted.documents import read_json_object
 
         path = self.folder / "metrics.json"
@@ -105,8 +105,8 @@ def row_runs(
     out: Path,
     *,
     seeds: int = 1,
-    settings: Mapping[str, Any] | None = None,
-    data: Mapping[str, Any] | None = None,
+    settings: JsonObject | None = None,
+    data: JsonObject | None = None,
 ) -> list[RowRun]:
     """Return the runs of a block, method by method and seed by seed.
 
@@ -116,9 +116,9 @@ def row_runs(
         preset: the protocol that the block names.
         source: the data, as for ``cr.data.load``.
         out: folder of the runs.
-        seeds: runs per method.
-        settings: settings that replace the preset's.
-        data: options of the data that replace the preset's.
+        seeds: number of runs per method.
+        settings: settings that override those of the preset.
+        data: options of the data that override those of the preset.
     """
     runs = []
     for name, method in table.methods.items():
@@ -146,8 +146,8 @@ def find(tables: Mapping[str, Table], number: str, paper: str) -> Table:
     return tables[number]
 
 
-def beside_printed(table: Table, block: Block, runs: Sequence[RowRun]) -> list[dict[str, Any]]:
-    """Return each method with its printed numbers, and the mean of its finished runs."""
+def beside_printed(table: Table, block: Block, runs: Sequence[RowRun]) -> list[JsonObject]:
+    """Return each method with its printed numbers and the mean of its finished runs."""
     printed = block.numbers(table.columns)
     rows = []
     for method, numbers in printed.items():
@@ -177,7 +177,7 @@ def beside_printed(table: Table, block: Block, runs: Sequence[RowRun]) -> list[d
 def train_rows(
     source: str, block: Block, runs: Sequence[RowRun], advance: Callable[[float], None]
 ) -> None:
-    """Train the runs of a block that are not there; each is resumed where it was interrupted."""
+    """Train the missing runs of a block, and resume the interrupted ones."""
     from credibly import data, names, train
     from credibly.checks import located
 

@@ -41,7 +41,7 @@ PRESETS: dict[str, Preset] = {
             PLAIN,
             ALL_ROWS,
         ),
-        # Without images that have no label.
+        # Excludes images without a label.
         of_data={"coco": {"drop_empty": True}, "nuswide": {"drop_empty": True}},
     ),
     "asl": Preset(
@@ -95,7 +95,7 @@ PRESETS: dict[str, Preset] = {
             ),
             says("which loss is not said; the loss under test trains the backbone", loss="softmax"),
         ),
-        # Table A counts published validation rows as training rows.
+        # Table A uses the published validation rows as training rows.
         of_data={name: {"val": "train"} for name in ("aircraft", "dtd", "flowers")},
     ),
 }

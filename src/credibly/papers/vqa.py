@@ -1,7 +1,8 @@
-"""Visual question answering: answers normalised and counted as in the official evaluation.
+"""Visual question answering: answers are normalised and scored as in the official evaluation.
 
-Antol et al. (2015) and Goyal et al. (2017): an answer is right to the degree that the ten people
-asked agree with it, min(1, n / 3) of the nine others, averaged over the ten.
+Antol et al. (2015) and Goyal et al. (2017): ten people answer each question. The accuracy of an
+answer is min(1, n / 3), where n of nine people gave it, averaged over the ten ways to leave one
+person out.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _NUMBERS = {
     )
 } | {"none": "0"}
 
-# Words of which people leave out one apostrophe, as in the official table.
+# Words that people write without one apostrophe, as in the official table.
 _CONTRACTED = (
     "ain't aren't can't could've couldn't couldn't've didn't doesn't don't hadn't hadn't've hasn't "
     "haven't he'd he'd've he's how'd how'll how's isn't it'd it'd've it'll ma'am "
@@ -50,9 +51,10 @@ _CONTRACTIONS = {
 
 
 def normalize_answer(answer: str) -> str:
-    """Return an answer in the form in which answers are compared.
+    """Normalise an answer for comparison.
 
-    Punctuation goes, numbers up to ten become digits, articles go, and apostrophes come back.
+    Punctuation and articles are removed, numbers up to ten become digits, and missing apostrophes
+    are restored.
 
     Example:
         >>> normalize_answer("The two dogs!"), normalize_answer("dont know")
@@ -70,9 +72,10 @@ def normalize_answer(answer: str) -> str:
 
 
 def answer_accuracy(answer: str, human_answers: Sequence[str]) -> float:
-    """Return how right an answer is, by the answers of the people who were asked.
+    """Return the accuracy of an answer, given the answers of the people who were asked.
 
-    The mean over each person left out of min(1, n / 3), where n of the others gave the answer.
+    It is the mean, over each person left out, of min(1, n / 3), where n of the others gave the
+    answer.
 
     Example:
         >>> round(answer_accuracy("Two", ["2", "two", "3", "4", "5", "6", "7", "8", "9", "1"]), 3)
@@ -86,7 +89,7 @@ def answer_accuracy(answer: str, human_answers: Sequence[str]) -> float:
 
 
 def count_accuracy(counts: ArrayLike, people: int = 10) -> Array:
-    """Return how right an answer is that ``counts`` of ``people`` gave.
+    """Return the accuracy of an answer that ``counts`` of ``people`` gave.
 
     Example:
         >>> count_accuracy([0, 1, 2, 3, 4, 10]).round(3).tolist()
@@ -104,10 +107,10 @@ def vqa_accuracy(scores: ArrayLike, counts: ArrayLike, people: int = 10) -> floa
     """Return the mean accuracy of the answers with the highest scores.
 
     Args:
-        scores: (questions, answers), probabilities or anything that ranks answers.
-        counts: (questions, answers), how many people gave each answer; an answer outside the
-            vocabulary is in no column, so that no score can be right about it.
-        people: how many were asked.
+        scores: (questions, answers), probabilities or other scores that rank answers.
+        counts: (questions, answers), the number of people who gave each answer. An answer
+            outside of the vocabulary has no column, so no prediction is right about it.
+        people: number of people who were asked.
 
     Example:
         >>> vqa_accuracy([[0.9, 0.1], [0.2, 0.8]], [[10, 0], [7, 2]])

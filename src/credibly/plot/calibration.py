@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from credibly import metrics
-from credibly.metrics.accumulators import probability_pair
+from credibly.arrays import to_numpy
 from credibly.metrics.label_sets import unknown_below_top
 from credibly.metrics.summaries import MIN_COUNT
 from credibly.plot import style
@@ -34,16 +34,17 @@ def reliability(
     ax: Axes | None = None,
     coding: Coding | None = None,
 ) -> Axes:
-    """Draw a reliability diagram: how often a label was there, against the probability given.
+    """Draw a reliability diagram: the share of present labels against the predicted probability.
 
-    A calibrated model lies on the diagonal. Bars are confidence bands of the frequency (Wilson);
-    the strip beneath counts how often each probability was given. Call again with the same ``ax``
-    to overlay another method. With ``top`` only each row's ``top`` most probable labels count, as
-    for ``metrics.top_k_calibration_error``.
+    A calibrated model lies on the diagonal. Bars are confidence intervals of the frequency
+    (Wilson). The strip below counts the entries by probability. Call again with the same ``ax`` to
+    overlay another method. With ``top``, only the ``top`` most probable labels of each row count,
+    as in ``metrics.top_k_calibration_error``.
 
     Args:
-        probabilities: an array with ``targets`` beside it; or predictions, a predictions file or
-            the folder of a run, which hold their own. So do the other plots of predictions.
+        probabilities: an array, together with ``targets``; or predictions, a predictions file
+            or the folder of a run, which contain targets. The other plots of predictions accept
+            the same.
 
     Example:
         >>> import numpy as np
@@ -53,7 +54,7 @@ def reliability(
         >>> ax.get_xlabel(), len(ax.child_axes)
         ('', 1)
     """
-    given, truth, _ = drawn_from(probabilities, targets, partial(probability_pair, coding=coding))
+    given, truth, _ = drawn_from(probabilities, targets, partial(Targets.beside, coding=coding))
     if top is not None:
         truth = Targets(unknown_below_top(given, truth.matrix, top))
     found = metrics.reliability(given, truth, bins, level=level)
@@ -63,7 +64,7 @@ def reliability(
 def reliability_diagram(
     found: ReliabilityDiagram, *, name: str | None = None, ax: Axes | None = None
 ) -> Axes:
-    """Draw what ``metrics.reliability`` or ``metrics.streaming.Reliability`` computed.
+    """Draw the result of ``metrics.reliability`` or ``metrics.streaming.Reliability``.
 
     Example:
         >>> from credibly.metrics import reliability
@@ -129,9 +130,9 @@ def labels(
     """
     from matplotlib.figure import Figure
 
-    p, y, own = drawn_from(probabilities, targets, partial(probability_pair, coding=coding))
+    p, y, own = drawn_from(probabilities, targets, partial(Targets.beside, coding=coding))
     names = names or own or [str(label) for label in range(p.shape[1])]
-    errors = metrics.calibration_error(p, y, "ace", bins, min_count, average=None)
+    errors = to_numpy(metrics.calibration_error(p, y, "ace", bins, min_count, average=None))
     order = np.argsort(-np.nan_to_num(errors, nan=-1.0), kind="stable")[:count]
     rows = -(-len(order) // columns)
     figure = Figure(figsize=(2.1 * columns, 2.3 * rows), layout="constrained")

@@ -1,14 +1,14 @@
-"""What a loss looks like: its partial losses, its link, and the normalizer over training."""
+"""Plots of losses: partial losses, links, and normalizers during training."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from credibly.checks import InputError
 from credibly.plot import style
+from credibly.untrusted.documents import parse_json, read_lines
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,12 +20,12 @@ KEY = "log_normalizer"
 
 
 def link(loss: Loss | str, *, reach: float = 6.0, ax: Axes | None = None) -> Axes:
-    """Draw probability against score, with both partial losses where the loss treats labels alone.
+    """Draw probability against score. If the loss separates over labels, add both partial losses.
 
     Args:
-        loss: a loss whose link maps each score on its own (``loss.labelwise``), or its name.
+        loss: a loss whose link maps each score separately (``loss.labelwise``), or its name.
         reach: scores from ``-reach`` to ``reach`` are drawn.
-        ax: where to draw; a new figure otherwise.
+        ax: where to draw; by default a new figure.
 
     Example:
         >>> link("spa").get_ylabel()
@@ -68,14 +68,14 @@ def normalizer(
     *,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw log C of the quasibinary loss beside the log of softmax's normalizer, by epoch.
+    """Draw log C of the quasibinary loss and the log of softmax's normalizer, by epoch.
 
     C should converge; the normalizer of softmax need not.
 
     Args:
-        histories: by name, the folder of a run, its epochs (``cr.train.read_log``; those of both
-            losses have ``log_normalizer`` where rows are held out), or the values.
-        ax: where to draw; a new figure otherwise.
+        histories: by name, the folder of a run, its epochs (``cr.train.read_log``; both losses
+            log ``log_normalizer`` if rows are held out), or the values.
+        ax: where to draw; by default a new figure.
 
     Example:
         >>> normalizer({"quasibinary": [1.1, 0.7, 0.5, 0.4]}).get_ylabel()
@@ -98,5 +98,5 @@ def normalizer(
 
 
 def _logged(run: str | Path) -> list[Mapping[str, float]]:
-    lines = (Path(run) / "log.jsonl").read_text(encoding="utf-8").splitlines()
-    return [json.loads(line) for line in lines]
+    path = Path(run) / "log.jsonl"
+    return [parse_json(line, f"{path} must be JSON lines") for line in read_lines(path)]

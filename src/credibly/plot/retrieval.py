@@ -1,4 +1,4 @@
-"""Plots of retrieval: mAP by number of conditions, expected against real hits, label pairs."""
+"""Plots of retrieval: mAP by number of conditions, expected and real hits, label pairs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from credibly.arrays import to_numpy
+from credibly.checks import InputError
 from credibly.metrics.retrieval import RetrievalMap, retrieval_map
 from credibly.plot import style
 from credibly.plot.sources import Source, drawn_from
@@ -30,10 +31,10 @@ def retrieval(
     """Draw mean average precision against the number of search conditions.
 
     Args:
-        result: of ``cr.metrics.retrieval_map``, or mAP by number of conditions; or predictions, a
-            file or the folder of a run, of which it is computed.
+        result: the result of ``cr.metrics.retrieval_map``, or mAP by number of conditions; or
+            predictions, a file or the folder of a run, from which it is computed.
         name: of the method, for the legend.
-        ax: call again with the same one to overlay methods.
+        ax: where to draw. Pass the same Axes again to overlay methods.
 
     Example:
         >>> retrieval({1: 0.8, 2: 0.7, 3: 0.66}, name="spa").get_xlabel()
@@ -52,20 +53,26 @@ def retrieval(
 
 
 def hits(
-    expected: Sequence[float],
-    real: Sequence[float],
+    expected: Sequence[float] | Array | Predictions | str | os.PathLike[str],
+    real: Sequence[float] | Array | None = None,
     *,
     name: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Draw expected against real number of hits, one point per query.
 
-    A query on the diagonal has as many hits as expected.
+    A query on the diagonal has as many hits as expected. For predictions, a file or the folder of a
+    run, each label is one query.
 
     Example:
         >>> hits([10.0, 3.0], [12, 2]).get_xlabel()
         'expected hits'
     """
+    if isinstance(expected, (Predictions, str, os.PathLike)):
+        p, y, _ = drawn_from(expected)
+        return hits(np.where(y.matrix >= 0, p, 0).sum(0), y.label_counts(), name=name, ax=ax)
+    if real is None:
+        raise InputError("`real` must be given with the expected numbers of hits.")
     ax = style.axes(ax, 4.4, 4.2)
     place = style.series(ax)
     top = max([1.0, *expected, *map(float, real)])
@@ -99,17 +106,17 @@ def pairs(
     *,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw a map of label pairs: which are expected too often, and which too rarely.
+    """Draw a heat map of label pairs: expected over real number of rows with both labels.
 
-    A cell shows log2((expected + 1) / (real + 1)) of two labels in the same row: red is expected
-    too often, blue too rarely. At most 25 labels are drawn, those that are in most pairs.
+    A cell shows log2((expected + 1) / (real + 1)) for two labels in the same row: red means
+    expected too often, blue too rarely. At most 25 labels are drawn: those in most pairs.
 
     Args:
-        expected: expected number of rows with both labels, (L, L); or predictions, a file or the
-            folder of a run, which have all three.
+        expected: expected number of rows with both labels, (L, L); or predictions, a file or
+            the folder of a run, which contain all three arguments.
         real: real number of rows.
         labels: one name per row and column.
-        ax: to draw on.
+        ax: where to draw.
 
     Example:
         >>> pairs(np.full((2, 2), 3.0), np.full((2, 2), 1.0), ["a", "b"]).get_title()
@@ -134,7 +141,7 @@ def _pair_map(expected: Array, real: Array, labels: Sequence[str], ax: Axes | No
     side = 2.5 + 0.22 * len(shown)
     ax = style.axes(ax, side + 0.8, side)
     ax.grid(visible=False)
-    # A mesh and no image: an image would be a picture inside the drawing.
+    # A mesh, not an image: an image would be embedded as pixels in a vector drawing.
     colours = colormaps["RdBu_r"].resampled(17)
     drawn = ax.pcolormesh(np.ma.masked_invalid(ratio), cmap=colours, vmin=-2, vmax=2)
     ax.invert_yaxis()

@@ -1,4 +1,4 @@
-"""What a plot is drawn from: arrays, predictions, a predictions file or the folder of a run."""
+"""Sources of a plot: arrays, predictions, a predictions file or the folder of a run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Source = ArrayLike | Predictions | str | os.PathLike[str]
 
 
 class Drawn(NamedTuple):
-    """Probabilities, decoded targets, and the names of the labels where they are known."""
+    """Probabilities, decoded targets, and the names of the labels if they are known."""
 
     probabilities: Array
     targets: Targets
@@ -27,11 +27,11 @@ class Drawn(NamedTuple):
 def drawn_from(
     source: Source,
     targets: TargetsLike | None = None,
-    read: Callable[[Any, TargetsLike], tuple[Array, Array]] = probability_pair,
+    decode: Callable[[Any, TargetsLike, str], Targets] | None = None,
 ) -> Drawn:
-    """Return the rows to draw; ``targets`` stand beside arrays alone, predictions have their own.
+    """Return the rows to draw. Arrays need ``targets``; predictions contain them.
 
-    ``read`` reads arrays.
+    ``decode`` decodes the targets that are given with an array.
 
     Example:
         >>> one = Predictions.from_arrays(probabilities=[[0.9]], targets=[[1]], labels=["cat"])
@@ -44,14 +44,16 @@ def drawn_from(
     if isinstance(source, Predictions):
         if targets is not None or source.targets is None:
             raise InputError(
-                "predictions must hold the truth that a plot needs, and are given without "
-                f"`targets`; {'both were given' if targets is not None else 'these hold none'}."
+                "predictions must hold the truth, and `targets` must not be given with them; "
+                f"{'both were given' if targets is not None else 'these hold none'}."
             )
         return Drawn(source.probabilities, Targets(source.targets), list(source.labels))
     if targets is None:
         raise InputError(
-            "`targets` must stand beside an array of probabilities. Pass them, or predictions, a "
+            "an array of probabilities needs `targets`. Pass them, or pass predictions, a "
             "predictions file or the folder of a run."
         )
-    p, y = read(source, targets)
+    if decode is not None:
+        targets = decode(source, targets, "probabilities")
+    p, y = probability_pair(source, targets)
     return Drawn(p, Targets(y), None)

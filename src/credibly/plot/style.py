@@ -1,4 +1,4 @@
-"""One look for every plot: few lines, muted frame, colours that survive colour blindness."""
+"""One style for every plot: few lines, muted frame, colours that are safe for colour blindness."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ INK, MUTED, GRID = "#1b1b1b", "#6b6b6b", "#d4d4d4"
 
 
 def colour(index: int) -> str:
-    """Return the colour of the ``index``-th series; after six they repeat."""
+    """Return the colour of the ``index``-th series. Colours repeat after six."""
     return PALETTE[index % len(PALETTE)]
 
 
@@ -25,9 +25,9 @@ _MARKS = "os^DvP"
 
 
 def line(index: int) -> dict[str, Any]:
-    """Return what tells the ``index``-th line from the others, where they lie on each other too.
+    """Return a line style that distinguishes the ``index``-th line, even if lines overlap.
 
-    The first is the widest and drawn below the others, whose dashes let it show.
+    The first line is the widest and is drawn below the others, whose dashes leave it visible.
     """
     place = index % len(PALETTE)
     return {
@@ -45,7 +45,7 @@ def mark(index: int) -> str:
 
 
 def axes(ax: Axes | None, width: float = 5.0, height: float = 4.0) -> Axes:
-    """``ax`` itself, or fresh axes on a figure of their own (no global state, no backend)."""
+    """Return ``ax``, or new axes on a new figure (no global state, no backend)."""
     if ax is None:
         from matplotlib.figure import Figure
 
@@ -63,7 +63,7 @@ def axes(ax: Axes | None, width: float = 5.0, height: float = 4.0) -> Axes:
 
 @cache
 def shown_axes() -> type[Axes]:
-    """Return the class of axes that a notebook draws when they are the last value of a cell."""
+    """Return the class of axes that a notebook displays as the last value of a cell."""
     from matplotlib.axes import Axes
 
     class ShownAxes(Axes):
@@ -77,7 +77,7 @@ def shown_axes() -> type[Axes]:
 
 
 def legend(ax: Axes, **where: Any) -> None:
-    """A legend only where something has a name. Names are text, never mathtext."""
+    """Draw a legend if anything has a name. Names are plain text, never mathtext."""
     handles, names = ax.get_legend_handles_labels()
     if names:
         drawn = ax.legend(handles, names, frameon=False, fontsize=9, **where)
@@ -86,12 +86,12 @@ def legend(ax: Axes, **where: Any) -> None:
 
 
 def series(ax: Axes) -> int:
-    """Return how many named series ``ax`` holds already: the next one's colour."""
+    """Return the number of named series in ``ax``, which is the index of the next colour."""
     return len(ax.get_legend_handles_labels()[1])
 
 
 def figure_of(ax: Axes) -> Figure:
-    """Return the figure that ``ax`` belongs to, to save it."""
+    """Return the figure that contains ``ax``, to save it."""
     figure = ax.get_figure(root=True)
     assert figure is not None, "axes drawn by this package always have a figure"
     return figure

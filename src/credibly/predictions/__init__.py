@@ -1,24 +1,24 @@
-"""The predictions file, which every other package reads: Parquet, one column per label.
+"""The predictions file that connects all packages: Parquet with one column per label.
 
     id          string, no two alike
     p:<label>   float32, probability that the label is present
     s:<label>   float32, the model's score (optional)
     y:<label>   int8: 1 present, 0 absent, null unknown; float32 where the truth is soft (optional)
 
-and, under the key ``credibly`` of the file's metadata, a JSON object with the version of this
-layout, the labels in order, and whatever the writer knew: loss, link, calibrator, decision, seed.
+The key ``credibly`` of the file's metadata has a JSON object: the version of this layout, the
+labels in order, and what the writer knew (loss, link, calibrator, decision, seed).
 
-Files of very many labels hold the most probable ones of each row instead: lists ``top`` of label
-indices, ``p`` of probabilities, ``s`` of scores, ``y`` of labels present (null where unknown).
+Files with very many labels store only the most probable labels of each row. Their columns are
+lists: ``top`` of label indices, ``p`` of probabilities, ``s`` of scores, ``y`` of the labels that
+are present (null if unknown).
 
-``Predictions`` is the table in memory. ``Dataset`` is one file or a folder of shards, opened but
-not read; every reader of predictions goes through it. ``Writer`` writes a file in batches.
-``Predictions.from_values`` imports predictions of other programs; a ``Layout``
-says how they name rows and labels.
+``Predictions`` is the table in memory. ``Dataset`` is an open file or folder of shards; every
+reader of predictions uses it. ``Writer`` writes a file in batches. ``Predictions.from_values``
+imports predictions of other programs; a ``Layout`` describes how they name rows and labels.
 """
 
 from credibly.predictions.dataset import Dataset
-from credibly.predictions.file_formats import Layout
+from credibly.predictions.foreign_files import Layout
 from credibly.predictions.table import Predictions
 from credibly.predictions.writer import Writer
 

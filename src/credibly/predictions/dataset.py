@@ -1,7 +1,7 @@
-"""A predictions dataset: one file or a folder of shards, opened but not read.
+"""Read a predictions dataset, which is one file or a folder of shards, in batches.
 
-Every reader of predictions goes through it: ``Predictions.read``, metrics over files, label sets,
-search, report and server.
+Every reader of predictions uses it: ``Predictions.read``, metrics over files, label sets, search,
+report and server.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -46,25 +46,25 @@ _MAX_CHECKED = 64
 class Dataset:
     """A predictions file, or a folder of them (shards of one dataset), read in batches.
 
-    Opening reads footers only and checks columns, types and versions; reading checks every value
-    it returns.
+    Opening a dataset reads only footers and checks columns, types and versions. Reading checks
+    every value that it returns.
 
     Args:
         path: a Parquet file, or a folder of Parquet files.
-        partial: whether a folder may lack shards; otherwise that is an error.
-        batch_rows: how many rows to read at a time, at most; fewer where a row has many labels.
-        labels_at_once: how many columns of labels to read at a time from a file of very many.
+        partial: whether a folder may lack shards; by default that is an error.
+        batch_rows: the limit on rows to read at a time; it is lower if rows have many labels.
+        labels_at_once: the number of label columns to read at a time from a file with very many.
 
     Attributes:
-        path, files: as given, and the Parquet files behind it in order of their names.
+        path, files: the given path, and its Parquet files in order of their names.
         shards: one ``Shard`` per file: its path, its schema and its number of rows.
         labels, metadata: as in ``Predictions``; those of the first file.
         num_rows: rows of all files together.
-        has_targets: whether some file has the truth; elsewhere it is unknown.
+        has_targets: whether at least one file has the truth; in other files it is unknown.
         has_scores: whether all files have scores.
         soft: whether the truth may lie between 0 and 1.
-        top: whether the files hold the most probable labels of each row, the layout for very many
-            labels; ``Predictions`` of it have a ``top``.
+        top: whether the files store only the most probable labels of each row, the layout for very
+            many labels. Its ``Predictions`` have a ``top``.
 
     Example:
         >>> import tempfile, pathlib
@@ -100,9 +100,9 @@ class Dataset:
         mixed = next((shard for shard in self.shards if shard.schema.top != first.top), None)
         if mixed is not None:
             raise InputError(
-                f"{self.path} must hold files of one layout; {self.shards[0].path.name} and "
-                f"{mixed.path.name} differ: one has a column per label, the other the most "
-                "probable labels of each row. Keep them in folders of their own."
+                f"{self.path} must hold files of one layout, but {self.shards[0].path.name} and "
+                f"{mixed.path.name} differ: one has a column per label, the other lists the most "
+                "probable labels of each row. Put them into different folders."
             )
         self.num_rows = sum(shard.num_rows for shard in self.shards)
         self.has_targets = any(shard.schema.has_targets for shard in self.shards)
@@ -112,7 +112,7 @@ class Dataset:
             raise InputError(f"{self.path} must have at least one row; it is empty.")
 
     def read(self, labels: Sequence[str] | None = None, rows: Rows | None = None) -> Predictions:
-        """Return everything in memory, or some labels and rows in the order asked for."""
+        """Return all rows in memory, or the given labels and rows in the given order."""
         names, kinds = self.check_labels(labels), self._kinds()
         if self.top:
             table = self._read_top(labels)
@@ -140,11 +140,11 @@ class Dataset:
     def batches(
         self, rows: int | None = None, labels: Sequence[str] | None = None
     ) -> Iterator[Predictions]:
-        """Yield at most ``rows`` rows at a time, in order. Ids are not compared between batches.
+        """Yield batches of at most ``rows`` rows, in order. Ids are not compared between batches.
 
-        By default ``batch_rows``, or fewer where a row has many labels: 32 MB of probabilities.
-        Files with the most probable labels of each row yield these, or, of ``labels``, a column
-        for each.
+        The default is ``batch_rows``, or fewer rows if a row has many labels: 32 MB of
+        probabilities. Files with the most probable labels of each row yield these labels. With
+        ``labels``, they yield one column per label.
         """
         names, kinds = self.check_labels(labels), self._kinds()
         if rows is None:
@@ -160,17 +160,17 @@ class Dataset:
                 yield held.reordered(self.labels) if labels is None else held.select(names)
 
     def pieces(self, cells: int = 2**24) -> list[Piece]:
-        """Return the dataset as pieces of some row groups each, for workers that share the rows.
+        """Return the dataset as pieces of a few row groups each, which workers read separately.
 
         Args:
-            cells: probabilities per piece, about; a piece has at least one row group.
+            cells: approximate number of probabilities per piece, which has at least one row group.
         """
         files = [(shard.path, shard.group_rows) for shard in self.shards]
         return pieces_of(files, cells / self.row_cells)
 
     @property
     def piece_reader(self) -> PieceReader:
-        """Return what reads a piece on another machine, without opening the other files."""
+        """Return an object that reads a piece on another machine without opening other files."""
         return PieceReader(self.labels, self._kinds(), self.soft, self.top, self.batch_rows)
 
     @property
@@ -180,15 +180,15 @@ class Dataset:
 
     @property
     def row_cells(self) -> int:
-        """Return how many probabilities a row has, about."""
+        """Return the approximate number of probabilities per row."""
         return 64 if self.top else len(self.labels)
 
     def summary(self, bins: int, *, ranks: bool = False) -> Summary | HeldLabels:
-        """Return the accumulator that ``Predictions.measured`` of its rows updates.
+        """Return the accumulator whose updates are the ``Predictions.measured`` of the rows.
 
         Args:
-            bins: bins of the calibration errors.
-            ranks: whether the exact ranking is kept in memory.
+            bins: the number of bins of the calibration errors.
+            ranks: whether to keep the exact ranking in memory.
         """
         if self.top:
             return HeldLabels(bins)
@@ -196,11 +196,11 @@ class Dataset:
 
     @property
     def ids_compared(self) -> bool:
-        """Whether the writer compared all ids with each other, so that nobody needs to again."""
+        """Whether the writer checked that all ids are different."""
         return self._written_together() and not any(s.ids_may_be_missing() for s in self.shards)
 
     def check_dense(self, purpose: str) -> None:
-        """Raise unless there is one column per label, which ``purpose`` needs."""
+        """Raise unless there is one column per label; the error says that ``purpose`` needs it."""
         if self.top:
             raise InputError(needs_columns(f"{self.path} holds", len(self.labels), purpose))
 
@@ -214,7 +214,7 @@ class Dataset:
         Args:
             labels: names of the labels to read.
             what: ``"probabilities"`` or ``"scores"``.
-            label_major: store the values of one label next to each other, for work per label.
+            label_major: whether to store the values of each label contiguously.
         """
         kind = SCORE if what == "scores" else PROBABILITY
         if kind not in self._kinds():
@@ -229,9 +229,9 @@ class Dataset:
     def column_batches(
         self, label: str, what: What = "probabilities"
     ) -> Iterator[tuple[Array, Array]]:
-        """Yield values and targets of one label, some rows at a time, each (rows,).
+        """Yield values and targets of one label in batches, each (rows,).
 
-        Targets are −1, unknown, where there are none.
+        In files without truth, all targets are −1 (unknown).
         """
         kind = SCORE if what == "scores" else PROBABILITY
         wanted = Selection(self.check_labels([label]), [kind, TRUTH], self.batch_rows)
@@ -264,27 +264,27 @@ class Dataset:
         return np.concatenate(hashes)
 
     def check_ids(self, *, trust_writer: bool = False) -> None:
-        """Raise if an id is missing or two are alike; takes eight bytes of memory per row.
+        """Raise if an id is missing or appears twice; uses eight bytes of memory per row.
 
         Args:
-            trust_writer: skip what is known without reading the ids: ``Writer`` compared those of
-                each file it wrote and noted their number, shards of one prediction come from rows
-                with distinct ids, and files that were checked once in this process stay checked
-                until they change.
+            trust_writer: whether to skip ids that are known to be distinct. ``Writer`` compares the
+                ids of each file and stores their number. Shards of one prediction come from rows
+                with distinct ids. A file that was checked in this process counts as checked until
+                it changes.
         """
         known = self._written_together() or self._fingerprint() in _CHECKED
         if trust_writer and known and not any(each.ids_may_be_missing() for each in self.shards):
             return
         hashes = self.hashed_ids()
         hashes.sort()
-        if (hashes[1:] == hashes[:-1]).any():  # equal ids, or (hardly ever) only equal hashes
+        if (hashes[1:] == hashes[:-1]).any():  # equal ids, or (very rarely) only equal hashes
             validation.check_unique(self.ids(), f"{self.path}: ")
         _CHECKED[self._fingerprint()] = None
         while len(_CHECKED) > _MAX_CHECKED:
             del _CHECKED[next(iter(_CHECKED))]
 
     def _written_together(self) -> bool:
-        """Return whether a writer compared all ids with each other."""
+        """Return whether a writer compared all ids of the dataset with each other."""
         if not all(shard.ids_checked for shard in self.shards):
             return False
         origins = [shard.schema.metadata.get("origin") for shard in self.shards]
@@ -296,7 +296,7 @@ class Dataset:
         return tuple((str(shard.path), shard.identity) for shard in self.shards)
 
     def check_labels(self, labels: Sequence[str] | None) -> list[str]:
-        """Return ``labels``, all of them if None; each must be a label of this dataset."""
+        """Return ``labels``, or all labels if None; each must be a label of this dataset."""
         known = set(self.labels)
         for name in labels or []:
             if name not in known:
@@ -333,12 +333,12 @@ class Dataset:
         keep: Array | None = None,
         order: Literal["C", "F"] = "C",
     ) -> Batch:
-        """Return all batches as one, filled in place: there is never a second copy."""
+        """Return all batches as one table, which is filled in place to avoid a second copy."""
         rows = self.num_rows if keep is None else int(keep.sum())
         fits_memory(f"{self.path}", rows, max(1, len(names)))
         arrays: dict[str, Array] = {}
         start = size = 0
-        # Batches of a few MB: turning columns into rows then happens in cache.
+        # In batches of a few MB, columns are transposed into rows within the cache.
         wanted = Selection(names, kinds, max(1024, 2**20 // max(1, len(names))))
         for batch in self._batches(wanted, keep):
             for name, values in zip(Batch._fields[1:], batch[1:], strict=True):
@@ -356,9 +356,9 @@ class Dataset:
 
 
 def parquet_files(path: Path) -> list[Path]:
-    """Return the file itself, or the finished Parquet files of a folder in order of their names.
+    """Return the file itself, or the complete Parquet files of a folder in order of their names.
 
-    Names that begin with ``.`` or ``_`` are files still being written, by convention.
+    By convention, files whose names begin with ``.`` or ``_`` are still being written.
     """
     if not path.is_dir():
         return [path]
@@ -373,7 +373,7 @@ def parquet_files(path: Path) -> list[Path]:
 
 
 def identity(path: str | os.PathLike[str]) -> tuple[tuple[str, int, int, int], ...]:
-    """Return what changes when a file of the dataset is replaced, added or removed."""
+    """Return a key that changes when a file of the dataset is replaced, added or removed."""
     try:
         found = [(file, file.stat()) for file in parquet_files(Path(path))]
     except FileNotFoundError as error:
@@ -384,20 +384,21 @@ def identity(path: str | os.PathLike[str]) -> tuple[tuple[str, int, int, int], .
 
 
 def _present(values: Array | None) -> Array:
-    """Return ``values``; a column that was selected is never None."""
+    """Return ``values``, which cannot be None because the column was selected."""
     assert values is not None
     return values
 
 
 # Whether a folder holds all shards ----------------------------------------------------------------
 
-# A shard says which it is by its metadata (`shard`: index, count, and rows of all shards together)
-# or, in files of version 0.1, by its name.
+# The metadata of a shard contains its index, the number of shards, and the rows of all shards
+# together (`shard`). Files of version 0.1 have index and number in their name instead.
 _NAME = re.compile(r"part-(\d{1,9})-of-(\d{1,9})\.parquet")
 
 
-class Place(NamedTuple):
-    """Which shard a file is; ``rows`` are those of all shards together, 0 where not known."""
+@dataclass(frozen=True)
+class Place:
+    """The index of a shard, and the rows of all shards together (0 if not known)."""
 
     index: int
     count: int
@@ -415,15 +416,15 @@ def shard_name(index: int, count: int) -> str:
 
 
 def shard_metadata(index: int, count: int, rows: int) -> dict[str, dict[str, int]]:
-    """Return the metadata that says which shard a file is."""
-    return {"shard": Place(index, count, rows)._asdict()}
+    """Return the metadata with the index of a shard."""
+    return {"shard": {"index": index, "count": count, "rows": rows}}
 
 
 def place_of(shard: Shard) -> Place | None:
-    """Return which shard a file is, None where it does not say."""
+    """Return the index of a shard, or None if neither its metadata nor its name has one."""
     said = shard.schema.metadata.get("shard")
     if isinstance(said, dict):
-        numbers = [said.get(name) for name in Place._fields]
+        numbers = [said.get(name) for name in ("index", "count", "rows")]
         valid = [number for number in numbers if isinstance(number, int) and number >= 0]
         if len(valid) == len(numbers):
             return Place(*valid)
@@ -431,12 +432,12 @@ def place_of(shard: Shard) -> Place | None:
 
 
 def check_complete(folder: Path, shards: Sequence[Shard], *, partial: bool) -> None:
-    """Raise if shards of the folder are missing (unless ``partial``) or there twice."""
+    """Raise if shards of the folder are missing (unless ``partial``) or appear twice."""
     _check(folder, [(shard.path.name, place_of(shard)) for shard in shards], partial)
 
 
 def check_names(folder: Path, files: Sequence[Path], *, partial: bool) -> None:
-    """Raise as ``check_complete`` does, for files that are no predictions, by their names alone."""
+    """Raise as ``check_complete`` does, by file names only, for files that are not predictions."""
     _check(folder, [(file.name, _place_in(file.name)) for file in files], partial)
 
 
@@ -468,7 +469,7 @@ def _check(folder: Path, files: Sequence[tuple[str, Place | None]], partial: boo
 
 
 def _refuse_missing(folder: Path, held: set[int], count: int, rows: int) -> None:
-    # There are no shards without rows: fewer rows than shards leave the last shards out.
+    # Empty shards are not written: with fewer rows than shards, the last shards do not exist.
     needed = min(count, rows) if rows else count
     number = needed - sum(index < needed for index in held)
     if not number:

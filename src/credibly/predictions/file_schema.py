@@ -1,7 +1,7 @@
-"""The schema of a predictions file: names and types of its columns, its metadata, its version.
+"""Define the schema of a predictions file: columns, types, metadata and version.
 
-This is the only module that knows the layout. Everything here is decided by the footer of a file:
-no row is read.
+This is the only module that knows the layout. It needs only the footer of a file and reads no
+rows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ import pyarrow as pa
 from credibly.checks import InputError
 from credibly.predictions.validation import as_labels, number_column, text_column
 from credibly.targets import UNKNOWN
-from credibly.types import Array
+from credibly.types import Array, JsonObject
+from credibly.untrusted.budget import worded
+from credibly.untrusted.documents import parse_json
 
 if TYPE_CHECKING:
     from credibly.predictions.table import Predictions
@@ -45,24 +47,24 @@ TOP, TOP_PROBABILITY, TOP_SCORE, TOP_TRUTH = "top", "p", "s", "y"
 RESERVED = ("version", "labels", IDS_CHECKED, LAYOUT)
 
 ROW_GROUP_ROWS = 100_000
-# Beyond this, a row group of many labels would not fit comfortably into memory.
+# A larger row group of many labels would take too much memory.
 ROW_GROUP_CELLS = 2**25
 
 
 @dataclass(frozen=True)
 class Schema:
-    """What a predictions file holds, known from its footer alone.
+    """The content of a predictions file, as its footer describes it.
 
     Attributes:
         columns: names of all columns, in the order of the file.
-        labels: names of the labels; the metadata's order where the file has metadata.
-        has_scores, has_targets: whether the optional columns are there.
-        has_paths: whether a column ``path`` names the file behind each row.
+        labels: names of the labels, in the order of the metadata if the file has any.
+        has_scores, has_targets: whether the optional columns exist.
+        has_paths: whether a column ``path`` contains the file behind each row.
         soft: whether the truth may lie between 0 and 1.
         types: Arrow type of each column.
         metadata: what the writer knew, without the keys of the layout itself.
-        top: whether the file holds the most probable labels of each row, not a column per label.
-        checked_rows: number of rows whose ids the writer found distinct; 0 where it does not say.
+        top: whether the file has the most probable labels of each row, not a column per label.
+        checked_rows: number of rows whose ids the writer found distinct; 0 if not stored.
     """
 
     columns: tuple[str, ...]
@@ -72,30 +74,30 @@ class Schema:
     has_paths: bool
     soft: bool
     types: Mapping[str, pa.DataType]
-    metadata: dict[str, Any]
+    metadata: JsonObject
     checked_rows: int = 0
     top: bool = False
 
     @classmethod
     def from_arrow(cls, schema: pa.Schema, raw: bytes | None, where: str) -> Schema:
-        """Return the schema of a file, every column that is used checked for its type.
+        """Return the schema of a file after checking the type of every column that is used.
 
         Args:
             schema: the columns.
-            raw: the JSON document under the key ``credibly`` of the metadata, None without any.
-            where: what errors begin with: the path and a colon.
+            raw: the JSON document under the key ``credibly`` of the metadata, or None.
+            where: the beginning of errors: the path and a colon.
 
         Raises:
-            InputError: if a column is missing, there twice or of a type that cannot be read.
+            InputError: if a column is missing, appears twice or has an unsupported type.
         """
         names = schema.names
         types = dict(zip(names, schema.types, strict=True))
         if len(types) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
-            raise InputError(f"{where}columns must differ; {twice!r} is there twice.")
+            raise InputError(f"{where}columns must have different names; {twice!r} appears twice.")
         document = decode_metadata(raw, where)
         checked = document.get(IDS_CHECKED)
-        about: dict[str, Any] = {
+        about: JsonObject = {
             "columns": tuple(names),
             "types": types,
             "metadata": {key: value for key, value in document.items() if key not in RESERVED},
@@ -146,7 +148,7 @@ def _check_top_types(types: Mapping[str, pa.DataType], where: str) -> None:
 
 
 def row_group_rows(num_columns: int, most: int = ROW_GROUP_ROWS) -> int:
-    """Return the rows of a row group: ``most``, fewer where there are hundreds of columns.
+    """Return the rows of a row group: ``most``, or fewer if there are hundreds of columns.
 
     Example:
         >>> row_group_rows(161), row_group_rows(2001)
@@ -156,7 +158,7 @@ def row_group_rows(num_columns: int, most: int = ROW_GROUP_ROWS) -> int:
 
 
 def arrow_schema(rows: Predictions, *, soft: bool = False) -> pa.Schema:
-    """Return the Arrow schema to write such rows in; ``soft`` truth may follow hard truth."""
+    """Return the Arrow schema of such rows; ``soft``: later rows may have soft truth."""
     scores, truth = rows.scores is not None, rows.targets is not None
     if rows.top is not None:
         indices, values = pa.list_(pa.int32()), pa.list_(pa.float32())
@@ -174,11 +176,11 @@ def arrow_schema(rows: Predictions, *, soft: bool = False) -> pa.Schema:
 
 
 def to_arrow(schema: pa.Schema, rows: Predictions) -> pa.Table:
-    """Return rows as an Arrow table of ``schema``; unknown targets become nulls."""
+    """Return rows as an Arrow table with ``schema``; unknown targets become nulls."""
     if rows.top is not None:
         return _top_to_arrow(schema, rows, rows.top)
     columns: list[Any] = [text_column(rows.ids)]
-    # One transpose each: a strided column would be copied element by element.
+    # Transpose each matrix once: Arrow copies a strided column element by element.
     for matrix in (rows.probabilities, rows.scores):
         if matrix is not None:
             columns += [number_column(x, pa.float32()) for x in np.ascontiguousarray(matrix.T)]
@@ -203,8 +205,8 @@ def _top_to_arrow(schema: pa.Schema, rows: Predictions, top: Array) -> pa.Table:
     if truth is not None:
         if truth.values is not None:
             raise InputError(
-                "the layout for very many labels holds labels that are present or absent; got soft "
-                "targets or labels unknown in some rows. Leave the targets out."
+                "the layout for very many labels cannot hold soft targets or labels that are "
+                "unknown in some rows. Leave the targets out."
             )
         unknown = None if truth.known is None else pa.array(~truth.known)
         ends, indices = (each.astype(np.int32) for each in (truth.offsets, truth.indices))
@@ -219,13 +221,13 @@ def encode_metadata(
     *,
     top: bool = False,
 ) -> str:
-    """Return the JSON document of a file."""
+    """Return the JSON document for the metadata of a file."""
     for key in RESERVED:
         if key in metadata:
             raise InputError(
-                f"`metadata` must not have the key {key!r}: the file's own. Rename it."
+                f"`metadata` must not have the key {key!r}, which is reserved. Rename it."
             )
-    own: dict[str, Any] = {"version": TOP_VERSION if top else VERSION, "labels": list(labels)}
+    own: JsonObject = {"version": TOP_VERSION if top else VERSION, "labels": list(labels)}
     own |= {LAYOUT: TOP_LAYOUT} if top else {}
     if checked_rows:
         own[IDS_CHECKED] = checked_rows
@@ -237,21 +239,18 @@ def encode_metadata(
         ) from error
 
 
-def decode_metadata(raw: bytes | None, where: str) -> dict[str, Any]:
-    """Return the JSON document of a file; ``{}`` where another program wrote it.
+def decode_metadata(raw: bytes | None, where: str) -> JsonObject:
+    """Return the JSON document of a file, or ``{}`` if another program wrote the file.
 
     Raises:
-        InputError: if it is not a JSON object, or of a newer major version.
+        InputError: if it is not a JSON object, or has a newer major version.
     """
     if raw is None:
         return {}
-    try:
-        document = json.loads(raw)
+    must = f"{where}the metadata under 'credibly' must be a JSON object with a version"
+    with worded(must):
+        document = parse_json(raw.decode(), must)
         major = int(str(document.get("version", "")).split(".")[0])
-    except (ValueError, AttributeError, RecursionError) as error:
-        raise InputError(
-            f"{where}the metadata under 'credibly' must be a JSON object with a version; {error}."
-        ) from error
     names = document.get("labels", [])
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise InputError(f"{where}the metadata's 'labels' must be a list of names; {names!r:.80}.")
@@ -270,7 +269,7 @@ def label_columns(names: Sequence[str], prefix: str) -> list[str]:
 
 
 def is_number(kind: pa.DataType, *, nulls: bool = False) -> bool:
-    """Return whether a column of this type holds numbers; a column of nulls where ``nulls``."""
+    """Return whether this type is numeric; with ``nulls``, a column of nulls counts as numeric."""
     integer = pa.types.is_integer(kind) or pa.types.is_boolean(kind)
     return integer or pa.types.is_floating(kind) or (nulls and pa.types.is_null(kind))
 

@@ -1,7 +1,7 @@
-"""Import predictions from elsewhere: values declared as logits or probabilities, and their truth.
+"""Import predictions of other programs: values declared as logits or probabilities, and truth.
 
-What values mean is declared, never guessed from their range. A declaration that the values
-contradict is an error.
+The user declares what the values mean; it is never guessed from their range. A declaration that
+the values contradict is an error.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from credibly.arrays import is_tensor, to_numpy
 from credibly.checks import InputError, nearest
-from credibly.predictions import file_formats, validation
-from credibly.predictions.file_formats import ImportedTable, Layout
+from credibly.predictions import foreign_files, validation
+from credibly.predictions.foreign_files import ImportedTable, Layout
 from credibly.predictions.table import Predictions
 from credibly.targets import as_decoded
 from credibly.types import Array, ArrowTable
@@ -35,16 +35,16 @@ LIST_NAMES = ("labels", "label", "tags", "classes", "categories", "attributes", 
 def as_predictions(
     table: ImportedTable, values: Values, loss: str | Loss | None, *, certain: bool
 ) -> Predictions:
-    """Return predictions of an imported table, whose values must be what they were declared."""
+    """Return predictions of an imported table whose values match their declaration."""
     declared(table, values, loss, certain=certain)
     metadata: dict[str, object] = {"source_values": values}
     probabilities = table.probabilities
     if loss is not None:
-        probabilities = file_formats.through(loss, table)
+        probabilities = foreign_files.through(loss, table)
         metadata["loss"] = str(loss)
     scores = table.scores
     if scores is not None and scores.shape[1] != len(table.labels):
-        scores = None  # two scores per label, which a predictions file does not hold
+        scores = None  # a predictions file cannot store two scores per label
     if table.where:
         metadata["source"] = Path(table.where.removesuffix(": ")).name
     return Predictions.from_arrays(
@@ -67,18 +67,18 @@ def read_values(
     partial: bool = False,
     apart: bool = False,
 ) -> ImportedTable:
-    """Return the values, truth and names that ``source`` holds; nothing is mapped yet.
+    """Return the values, truth and names of ``source``, without mapping scores to probabilities.
 
-    ``apart``: the truth is elsewhere, and the layout speaks of its columns there.
+    ``apart``: the truth comes from another source, and the layout describes its columns there.
     """
     plain = "scores" if values == "logits" else "probabilities"
     if isinstance(source, (str, os.PathLike)):
         own = replace(layout, truth_columns=None) if apart else layout
-        table = file_formats.read_table(source, own, plain=plain, partial=partial)
+        table = foreign_files.read_table(source, own, plain=plain, partial=partial)
     elif isinstance(source, ArrowTable):
-        table = file_formats.from_columns(_arrow(source, layout), "", plain, layout)
+        table = foreign_files.from_columns(_arrow(source, layout), "", plain, layout)
     else:
-        table = file_formats.from_arrays({plain: as_matrix(source)}, "", layout)
+        table = foreign_files.from_arrays({plain: as_matrix(source)}, "", layout)
     if ids is not None:
         table = replace(table, ids=validation.as_ids(ids, _rows(table), table.where))
     return replace(table, ids=layout.without_suffix(table.ids))
@@ -90,7 +90,7 @@ def _rows(table: ImportedTable) -> int:
 
 
 def _arrow(frame: ArrowTable, layout: Layout) -> pa.Table:
-    """Return a data frame as an Arrow table; the index of pandas, where it has names, is the id."""
+    """Return a data frame as an Arrow table; a named index of pandas becomes the id."""
     table = pa.table(frame)
     index = "__index_level_0__"
     if index not in table.column_names:
@@ -105,7 +105,7 @@ def as_matrix(source: object) -> Array:
     """Return an array, a tensor or a list with one array per label as a matrix (rows, labels).
 
     Forests of scikit-learn return one (rows, 2) array per label, whose second column is the
-    probability of presence; boosters that are trained per label give one vector each.
+    probability of presence. Boosters that are trained per label return one vector per label.
 
     Example:
         >>> as_matrix([np.array([[0.1, 0.9]]), np.array([[0.6, 0.4]])])
@@ -140,7 +140,7 @@ def as_matrix(source: object) -> Array:
 def declared(
     table: ImportedTable, values: Values, loss: str | Loss | None, *, certain: bool
 ) -> ImportedTable:
-    """Return the table with only what it was declared to hold; refuse a contradiction."""
+    """Return the table with only the declared values; raise if they contradict the declaration."""
     if values == "logits":
         if table.scores is None:
             raise InputError(
@@ -157,9 +157,9 @@ def declared(
             )
         if loss is None:
             raise InputError(
-                f"{table.where}logits need the `loss` that they were trained with, which owns the "
-                'map to probabilities. Give `loss="bce"` where a plain sigmoid belongs: models '
-                "trained with binary cross-entropy, margins of XGBoost and LightGBM."
+                f"{table.where}logits need the `loss` that trained the model, because it defines "
+                'the map to probabilities. Give `loss="bce"` for a plain sigmoid: models trained '
+                "with binary cross-entropy, and margins of XGBoost and LightGBM."
             )
         return replace(table, probabilities=None)
     if table.probabilities is None:
@@ -170,8 +170,8 @@ def declared(
         )
     if loss is not None:
         raise InputError(
-            f"{table.where}`loss` belongs to logits, whose link it owns; the values are declared "
-            "as probabilities. Leave one of the two out."
+            f"{table.where}`loss` is for logits, but the values are declared as probabilities. "
+            "Leave `loss` out, or declare logits."
         )
     return replace(table, scores=None)
 
@@ -182,15 +182,15 @@ def declared(
 def with_truth(table: ImportedTable, truth: object, layout: Layout) -> ImportedTable:
     """Return the table with the truth of another source, matched by id and by label name.
 
-    Without ids on one side, rows are matched by their order, and must be as many.
+    If one side has no ids, rows are matched by order, and the numbers of rows must agree.
 
     Args:
-        table: values whose truth is elsewhere.
+        table: values whose truth is in another source.
         truth: None, a file, a data frame or a matrix.
         layout: how the truth names rows and labels.
 
     Raises:
-        InputError: if a row or a label has no truth, or ids are there twice.
+        InputError: if a row or a label has no truth, or an id appears twice.
     """
     if truth is None:
         return table
@@ -207,7 +207,7 @@ def with_truth(table: ImportedTable, truth: object, layout: Layout) -> ImportedT
 
 
 def _matched(table: ImportedTable, ids: Array, where: str) -> Array:
-    """Return the row of the truth for each row of the table."""
+    """Return the row index of the truth for each row of the table."""
     names = validation.as_ids(table.ids, len(to_numpy(table.ids)), table.where)
     given = validation.as_ids(ids, len(ids), where)
     row_of = {name: row for row, name in enumerate(given.tolist())}
@@ -217,7 +217,7 @@ def _matched(table: ImportedTable, ids: Array, where: str) -> Array:
         hint = ""
         if len(without) == len(names):
             hint = (
-                f" The truth has ids such as {given[0]!r}. If only an ending differs, take it off "
+                f" The truth has ids such as {given[0]!r}. If only an ending differs, remove it "
                 'with `suffix=".jpg"`.'
             )
         raise InputError(
@@ -230,19 +230,19 @@ def _matched(table: ImportedTable, ids: Array, where: str) -> Array:
 def _read_truth(
     truth: object, labels: Sequence[str], layout: Layout
 ) -> tuple[Array | None, Array, str]:
-    """Return ids (None without any), targets in the order of ``labels``, and where errors are."""
+    """Return ids (or None), targets in the order of ``labels``, and the beginning of errors."""
     if isinstance(truth, (str, os.PathLike)):
         return _truth_file(Path(truth), labels, layout)
     if isinstance(truth, ArrowTable):
         return _truth_columns(_arrow(truth, layout), "", labels, layout)
-    return None, validation.as_targets(truth, labels, coding=layout.coding), ""
+    return None, validation.as_targets(truth, labels, decoded=layout.decode), ""
 
 
 def _truth_file(
     path: Path, labels: Sequence[str], layout: Layout
 ) -> tuple[Array | None, Array, str]:
     where = f"{path}: "
-    arrays, columns = file_formats.open_file(path, replace(layout, value_columns=None))
+    arrays, columns = foreign_files.open_file(path, replace(layout, value_columns=None))
     if columns is not None:
         return _truth_columns(columns, where, labels, layout)
     assert arrays is not None
@@ -253,9 +253,9 @@ def _truth_file(
     targets = arrays["targets"]
     if own is not None:
         names = [str(name) for name in own.tolist()]
-        targets = validation.as_targets(targets, names, where, coding=layout.coding)
+        targets = validation.as_targets(targets, names, where, decoded=layout.decode)
         return arrays.get("ids"), targets[:, _places(labels, names, where)], where
-    targets = validation.as_targets(targets, labels, where, coding=layout.coding)
+    targets = validation.as_targets(targets, labels, where, decoded=layout.decode)
     return arrays.get("ids"), targets, where
 
 
@@ -276,11 +276,11 @@ def _truth_columns(
     table: pa.Table, where: str, labels: Sequence[str], layout: Layout
 ) -> tuple[Array | None, Array, str]:
     names = table.column_names
-    id_column = file_formats.id_name(names, layout.id_column, where)
+    id_column = foreign_files.id_name(names, layout.id_column, where)
     ids = None
     if id_column is not None:
         ids = layout.without_suffix(
-            file_formats.id_array(file_formats.column(table, id_column), where)
+            foreign_files.id_array(foreign_files.column(table, id_column), where)
         )
     listed = _list_column(names, labels, layout, id_column)
     if listed is not None:
@@ -288,15 +288,15 @@ def _truth_columns(
     prefix = "y:" if any(name.startswith("y:") for name in names) else ""
     own = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
     _places(labels, own, where)
-    columns = {prefix + name: file_formats.column(table, prefix + name) for name in labels}
-    matrix = file_formats.number_matrix(columns, where, nulls=True, fill=float("nan"))
-    return ids, file_formats.decoded(matrix, list(labels), where, layout), where
+    columns = {prefix + name: foreign_files.column(table, prefix + name) for name in labels}
+    matrix = foreign_files.number_matrix(columns, where, nulls=True, fill=float("nan"))
+    return ids, foreign_files.decoded(matrix, list(labels), where, layout), where
 
 
 def _list_column(
     names: Sequence[str], labels: Sequence[str], layout: Layout, id_column: str | None
 ) -> str | None:
-    """Return the column that lists the labels of a row; None where each label has a column."""
+    """Return the column that lists the labels of a row, or None if each label has a column."""
     if layout.label_column is not None:
         return layout.label_column
     if any(name in names or f"y:{name}" in names for name in labels):
@@ -308,12 +308,12 @@ def _list_column(
 def _from_lists(
     table: pa.Table, name: str, where: str, labels: Sequence[str], layout: Layout
 ) -> Array:
-    """Return targets from cells such as ``cat dog``; an empty cell is a row without labels."""
+    """Return targets from cells such as ``cat dog``; an empty cell means no labels."""
     if name not in table.column_names:
         raise InputError(
             f"{where}there must be a column {name!r}. {nearest(name, table.column_names)}"
         )
-    cells = file_formats.column(table, name).to_pylist()
+    cells = foreign_files.column(table, name).to_pylist()
     place = {label: position for position, label in enumerate(labels)}
     separator = layout.separator or _separator(cells, place)
     targets = np.zeros((len(cells), len(labels)), dtype=np.int8)
@@ -337,7 +337,7 @@ def _parts(cell: object, separator: str) -> list[str]:
 
 
 def _separator(cells: Sequence[object], known: Mapping[str, int]) -> str:
-    """Return the separator with which the fewest parts are unknown."""
+    """Return the separator that leaves the fewest unknown parts."""
 
     def unknown(separator: str) -> int:
         return sum(part not in known for cell in cells for part in _parts(cell, separator))

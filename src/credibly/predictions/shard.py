@@ -1,6 +1,6 @@
-"""One Parquet file of predictions, read in batches; errors name file, row and column.
+"""Read one Parquet file of predictions in batches; errors contain file, row and column.
 
-A ``Piece`` is some row groups of one file, which a worker reads on its own.
+A ``Piece`` is a few row groups of one file, which a worker reads separately.
 """
 
 from __future__ import annotations
@@ -20,19 +20,20 @@ from credibly.predictions.file_schema import ID, PROBABILITY, SCORE, TRUTH, Sche
 from credibly.predictions.table import NOTHING, Predictions, checked_top
 from credibly.predictions.validation import id_array, number_matrix
 from credibly.targets import UNKNOWN, SparseTargets
-from credibly.types import Array
+from credibly.types import Array, JsonObject
+from credibly.untrusted.tables import open_parquet, parquet_errors
 
-# Arrow takes 9 kB for each column that it reads, beside its values: with 50,000 labels and their
-# truth 0.9 GB, and some labels at a time are even read faster.
+# Arrow needs 9 kB per column besides the values: 0.9 GB for 50,000 labels with truth. Reading some
+# labels at a time needs less memory and is faster.
 LABELS_AT_ONCE = 2048
-_MAX_CELLS = 2**26  # of a row group, which is then in memory as a whole
+_MAX_CELLS = 2**26  # of a row group that is read into memory completely
 
 BATCH_ROWS = 65_536
 """Rows that are read at a time."""
 
 
 def rows_at_once(batch_rows: int, num_labels: int) -> int:
-    """Return ``batch_rows``, or fewer where a row has many labels: 32 MB of probabilities.
+    """Return ``batch_rows``, or fewer if a row has many labels: 32 MB of probabilities.
 
     Example:
         >>> rows_at_once(65_536, 80), rows_at_once(65_536, 100_000)
@@ -56,9 +57,9 @@ class Batch(NamedTuple):
         return next(len(cells) for cells in self[1:] if cells is not None)
 
     def table(
-        self, labels: list[str], metadata: dict[str, Any] | None = None, *, soft: bool
+        self, labels: list[str], metadata: JsonObject | None = None, *, soft: bool
     ) -> Predictions:
-        """Return ids and values as predictions; ``soft`` truth is float32 in every batch."""
+        """Return ids and values as predictions; with ``soft``, truth is float32 in every batch."""
         assert self.probabilities is not None
         assert self.ids is not None
         truth = self.targets
@@ -69,7 +70,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Selection:
-    """What to read: labels, kinds of columns (``id`` and prefixes), rows and labels at a time."""
+    """What to read: labels, prefixes of columns (and ``id``), rows and labels at a time."""
 
     labels: Sequence[str]
     kinds: Sequence[str]
@@ -84,10 +85,10 @@ class Selection:
 
 
 class Shard:
-    """One file, open only while it is read: a folder may have thousands.
+    """One file, which is open only while it is read because a folder may have thousands.
 
     Attributes:
-        path: of the file.
+        path: the file.
         schema: its columns and metadata.
         num_rows: its number of rows.
     """
@@ -95,27 +96,24 @@ class Shard:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.where = f"{path}: "
-        with open_parquet(path) as file:
+        with open_parquet(path, texts=[ID]) as file:
             self._footer = file.metadata
             raw = (self._footer.metadata or {}).get(file_schema.KEY)
             self.schema = Schema.from_arrow(file.schema_arrow, raw, self.where)
         self.identity = _identity(path)
         self.num_rows: int = self._footer.num_rows
         held = sum(self.group_rows)
-        if held != self.num_rows or self.num_rows < 0:
-            raise InputError(
-                _damaged(
-                    path, ValueError(f"it claims {self.num_rows} rows; its row groups, {held}")
-                )
-            )
+        with parquet_errors(path):
+            if held != self.num_rows or self.num_rows < 0:
+                raise ValueError(f"it claims {self.num_rows} rows; its row groups, {held}")
 
     @property
     def ids_checked(self) -> bool:
-        """Return whether the writer of this file compared the ids of exactly these rows."""
+        """Return whether the writer of this file compared the ids of all its rows."""
         return self.schema.checked_rows == self.num_rows
 
     def ids_may_be_missing(self) -> bool:
-        """Return whether the schema leaves open that a row has no id; ``Writer`` does not."""
+        """Return whether the schema allows rows without an id; ``Writer`` forbids them."""
         leaves = self._footer.schema
         found = (leaves.column(at) for at in range(len(leaves)))
         return any(leaf.path == ID and leaf.max_definition_level > 0 for leaf in found)
@@ -129,17 +127,15 @@ class Shard:
     def batches(
         self, wanted: Selection, keep: Array | None = None, groups: range | None = None
     ) -> Iterator[Batch]:
-        """Yield batches of the rows; ``keep`` is a mask over them, ``groups`` selects row groups.
+        """Yield batches of rows; ``keep`` is a mask over rows, ``groups`` selects row groups.
 
-        Row groups without any row to keep are not read. Truth that the file lacks is unknown.
+        Row groups without a row to keep are not read. If the file has no truth, it is unknown.
         """
         lacking = TRUTH in wanted.kinds and not self.schema.has_targets
         if lacking:
             wanted = replace(wanted, kinds=[kind for kind in wanted.kinds if kind != TRUTH])
-        if _identity(self.path) != self.identity:
-            raise InputError(f"{self.path} has changed since it was opened. Open it again.")
         first = 0
-        with open_parquet(self.path, self._footer) as file:
+        with self._opened() as file:
             for group, size in enumerate(self.group_rows):
                 asked = groups is None or group in groups
                 if asked and (keep is None or keep[first : first + size].any()):
@@ -152,24 +148,17 @@ class Shard:
     ) -> Iterator[Predictions]:
         """Yield batches of a file with the most probable labels of each row.
 
-        Where ``truth`` and the file has none, it is unknown.
+        With ``truth``, the truth of a file that has none is unknown.
         """
-        if _identity(self.path) != self.identity:
-            raise InputError(f"{self.path} has changed since it was opened. Open it again.")
         chosen = range(self._footer.num_row_groups) if groups is None else groups
         first = sum(self.group_rows[: chosen.start])
-        with open_parquet(self.path, self._footer) as file:
-            try:
-                for record in file.iter_batches(rows, row_groups=list(chosen)):
-                    yield self._top_rows(record, first, truth)
-                    first += record.num_rows
-            except (OSError, ValueError) as error:
-                if isinstance(error, InputError):
-                    raise
-                raise InputError(_damaged(self.path, error)) from error
+        with self._opened() as file, parquet_errors(self.path):
+            for record in file.iter_batches(rows, row_groups=list(chosen)):
+                yield self._top_rows(record, first, truth)
+                first += record.num_rows
 
     def _top_rows(self, record: pa.RecordBatch, first: int, truth: bool) -> Predictions:
-        """Return rows that hold their most probable labels, every value checked."""
+        """Return rows with their most probable labels, after checking every value."""
         where, labels = self.where, self.schema.labels
         top, sizes = _padded(record.column(file_schema.TOP), np.int32(NOTHING), where)
         found: dict[str, Array] = {}
@@ -195,29 +184,31 @@ class Shard:
         validation.check_unique(found_rows.ids, where)
         return checked_top(found_rows, where)
 
+    def _opened(self) -> pq.ParquetFile:
+        """Return the open file after checking that it has not changed since it was described."""
+        if _identity(self.path) != self.identity:
+            raise InputError(f"{self.path} was changed after it was opened. Open it again.")
+        return open_parquet(self.path, self._footer, [ID])
+
     def _group(
         self, file: pq.ParquetFile, group: int, first: int, wanted: Selection, keep: Array | None
     ) -> Iterator[Batch]:
         read = self._by_labels if self._is_wide(group, wanted) else self._by_rows
-        try:
+        with parquet_errors(self.path):
             for batch in read(file, group, first, wanted):
                 last = first + batch.num_rows
                 yield batch if keep is None else _masked(batch, keep[first:last])
                 first = last
-        except (OSError, ValueError) as error:
-            if isinstance(error, InputError):
-                raise
-            raise InputError(_damaged(self.path, error)) from error
 
     def _is_wide(self, group: int, wanted: Selection) -> bool:
-        """Return whether a group is better read some labels at a time: many columns, few rows."""
+        """Return whether reading some labels at a time is better: many columns and few rows."""
         cells = self.group_rows[group] * len(wanted.labels)
         return len(wanted.labels) > wanted.labels_at_once and 0 < cells <= _MAX_CELLS
 
     def _by_rows(
         self, file: pq.ParquetFile, group: int, first: int, wanted: Selection
     ) -> Iterator[Batch]:
-        # Selecting a column named "p:a" also selects "p:a.b": columns are taken by name below.
+        # Selecting a column "p:a" also selects "p:a.b", so columns are taken by name below.
         for record in file.iter_batches(wanted.rows, row_groups=[group], columns=wanted.columns):
             yield self._batch(record, first, wanted)
             first += record.num_rows
@@ -268,44 +259,14 @@ class Shard:
         return number_matrix(columns, self.where, first, nulls=prefix == TRUTH)
 
 
-def open_parquet(path: Path, footer: pq.FileMetaData | None = None) -> pq.ParquetFile:
-    """Open a Parquet file.
-
-    Raises:
-        FileNotFoundError: if there is no such file.
-        InputError: if the file is not Parquet or not complete.
-    """
-    if not path.exists():
-        raise FileNotFoundError(f"there is no file {path}")
-    if path.stat().st_size == 0:
-        raise InputError(f"{path} is an empty file, 0 bytes; it must be Parquet. Write it again.")
-    try:
-        try:  # an id that is stored once may stand in any number of rows
-            return pq.ParquetFile(path, metadata=footer, read_dictionary=[ID])
-        except KeyError:  # no such column, or lists
-            return pq.ParquetFile(path, metadata=footer)
-    except MemoryError:
-        raise
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise InputError(_damaged(path, error)) from error
-
-
 def _identity(path: Path) -> tuple[int, int, int]:
-    """Return what changes when another file takes this one's name."""
+    """Return a key that changes when another file replaces this one."""
     status = path.stat()
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _damaged(path: Path, error: Exception) -> str:
-    reason = str(error).strip().splitlines()[0].rstrip(".")
-    return (
-        f"{path} must be a complete Parquet file; reading it failed: {reason}. If it is still "
-        "being written, wait until it is complete; otherwise write it again."
-    )
-
-
 def _side_by_side(parts: Sequence[Array | None]) -> Array | None:
-    """Return the columns of all parts; soft truth in one part makes all of it soft."""
+    """Return the columns of all parts; if one part has soft truth, all truth becomes soft."""
     held = [part for part in parts if part is not None]
     return np.concatenate(held, axis=1) if held else None
 
@@ -316,7 +277,7 @@ def _masked(batch: Batch, keep: Array) -> Batch:
 
 
 def _padded(column: pa.Array, fill: Any, where: str) -> tuple[Array, Array]:
-    """Return lists as a matrix, filled up behind the end of each list, and their lengths."""
+    """Return lists as a matrix, padded at the end, and their lengths."""
     if column.null_count or column.flatten().null_count:
         raise InputError(f"{where}lists of labels must not be null; got some that are.")
     sizes: Array = np.diff(np.asarray(column.offsets))
@@ -347,10 +308,10 @@ class Piece(NamedTuple):
     """Some row groups of one file of a dataset.
 
     Attributes:
-        path: of the file.
-        first_group, last_group: its row groups, the last one not included.
-        first_row: number of its first row in the dataset.
-        rows: number of its rows.
+        path: the file.
+        first_group, last_group: its row groups; the last one is excluded.
+        first_row: the index of its first row in the dataset.
+        rows: the number of its rows.
 
     Example:
         >>> pieces_of([("p.parquet", [100_000, 50_000, 7])], 120_000)[0].rows
@@ -365,11 +326,11 @@ class Piece(NamedTuple):
 
 
 def pieces_of(files: Iterable[tuple[Any, Sequence[int]]], least: float) -> list[Piece]:
-    """Return pieces of at least so many rows, fewer at the end of a file.
+    """Return pieces of at least ``least`` rows; the last piece of a file may be smaller.
 
     Args:
         files: path and rows of each row group of each file, in order.
-        least: number of rows.
+        least: the minimum number of rows.
     """
     found: list[Piece] = []
     first = 0
@@ -386,14 +347,14 @@ def pieces_of(files: Iterable[tuple[Any, Sequence[int]]], least: float) -> list[
 
 @dataclass(frozen=True)
 class PieceReader:
-    """Read pieces of a dataset, every value checked; small enough to be sent to a worker.
+    """Read pieces of a dataset and check every value; small enough to send to a worker.
 
     Attributes:
         labels: names of the labels to read, in order.
-        kinds: kinds of columns to read.
+        kinds: prefixes of the columns to read.
         soft: whether the truth of the dataset may lie between 0 and 1.
         top: whether the files hold the most probable labels of each row.
-        batch_rows: how many rows to read at a time, at most.
+        batch_rows: the limit on rows to read at a time.
 
     Example:
         >>> import tempfile
@@ -416,7 +377,7 @@ class PieceReader:
         return replace(self, labels=list(labels))
 
     def batches(self, piece: Piece) -> Iterator[tuple[int, Predictions]]:
-        """Yield (number of the first row in the dataset, rows)."""
+        """Yield (index of the first row in the dataset, rows)."""
         shard, rows = self._shard(piece), rows_at_once(self.batch_rows, len(self.labels))
         first, groups = piece.first_row, range(piece.first_group, piece.last_group)
         if self.top:
@@ -430,7 +391,7 @@ class PieceReader:
             first += batch.num_rows
 
     def ranking(self, piece: Piece) -> Iterator[tuple[Array, Array]]:
-        """Yield what ranks rows (scores where there are some, else probabilities) and the truth."""
+        """Yield the values that rank rows (scores if available, else probabilities) and truth."""
         shard = self._shard(piece)
         kind = SCORE if SCORE in self.kinds else PROBABILITY
         groups = range(piece.first_group, piece.last_group)
@@ -446,7 +407,7 @@ class PieceReader:
         rows = sum(shard.group_rows[piece.first_group : piece.last_group])
         if rows != piece.rows:
             raise InputError(
-                f"{piece.path} has changed since it was opened: {piece.rows} rows were expected in "
+                f"{piece.path} was changed after it was opened: {piece.rows} rows were expected in "
                 f"its row groups {piece.first_group} to {piece.last_group - 1}, {rows} are there. "
                 "Start again."
             )
@@ -454,7 +415,7 @@ class PieceReader:
 
 
 def _with_unknown(batch: Batch) -> Batch:
-    """Return the batch with truth that is unknown throughout."""
+    """Return the batch with all truth unknown."""
     values = batch.scores if batch.probabilities is None else batch.probabilities
     assert values is not None
     return batch._replace(targets=np.full(values.shape, UNKNOWN, dtype=np.int8))

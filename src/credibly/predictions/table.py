@@ -1,7 +1,7 @@
-"""The table in memory: probabilities of labels for rows, with ids and truth.
+"""The predictions table in memory: probabilities of labels for rows, with ids and truth.
 
-A table has one column per label, or, where there are very many labels, the most probable ones of
-each row: then ``top`` says which label each entry belongs to.
+A table has one column per label. With very many labels, it stores only the most probable labels of
+each row; ``top`` then contains the label index of each entry.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from credibly.arrays import aligned, in_order, to_numpy
 from credibly.checks import InputError, choice, nearest
 from credibly.notebook import COLUMNS, ROWS, draw, html_table
 from credibly.predictions import file_schema, validation
-from credibly.targets import UNKNOWN, Coding, SparseTargets, Targets
+from credibly.targets import UNKNOWN, Coding, SparseTargets, Targets, decode
 from credibly.types import Array, ArrayLike
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from credibly.losses import Loss
     from credibly.predictions.dataset import Dataset
-    from credibly.predictions.file_formats import Layout
+    from credibly.predictions.foreign_files import Layout
     from credibly.predictions.importing import Values
 
 
@@ -41,23 +42,24 @@ NOTHING = -1
 class Predictions:
     """Probabilities of labels for every row; made by ``from_arrays`` or ``read``.
 
-    There are two storages. A table with one column per label has ``top`` None and as many columns
-    as labels. A table for very many labels holds the most probable labels of each row: column
-    ``j`` of row ``i`` belongs to label ``top[i, j]``, and a label that is not held is less
-    probable. ``probabilities``, ``targets`` and ``scores`` have the same shape in both, so work on
-    single entries is the same. ``select`` gives single labels a column each.
+    There are two layouts. A table with one column per label has ``top`` None and as many columns
+    as labels. A table for very many labels stores the most probable labels of each row: column
+    ``j`` of row ``i`` belongs to label ``top[i, j]``, and every other label is less probable.
+    ``probabilities``, ``targets`` and ``scores`` have the same shape in both layouts, so code for
+    single entries is the same. ``select`` returns the given labels with one column each.
 
     Attributes:
         probabilities: (rows, columns) float32 in [0, 1].
         labels: the names of all labels, in order.
-        ids: (rows,) array of str, no two alike.
-        targets: None, or (rows, columns) int8: 1 present, 0 absent, −1 unknown; float32 where some
+        ids: (rows,) array of distinct str.
+        targets: None, or (rows, columns) int8: 1 present, 0 absent, −1 unknown; float32 if some
             truth is soft (a share of votes).
-        scores: None, or (rows, columns) float32: what the model put out.
-        metadata: anything JSON holds: loss, link, calibrator, decision, seed, created_by.
-        top: None, or (rows, columns) int32 label indices, the most probable first; −1 where a row
-            holds fewer labels than others.
-        all_targets: None, or, where there is ``top``, the truth of all labels; ``targets`` is that
+        scores: None, or (rows, columns) float32: the output of the model.
+        metadata: any JSON values: loss, link, calibrator, decision, seed, created_by.
+        top: None, or (rows, columns) int32 label indices, the most probable first; −1 pads rows
+            with fewer labels.
+        all_targets: None without ``top``; with ``top``, the truth of all labels. ``targets`` is the
+            truth of the labels that the rows store.
             of the labels that the rows hold.
 
     Example:
@@ -108,30 +110,30 @@ class Predictions:
     ) -> Predictions:
         """Return checked predictions from arrays or tensors, which are not modified.
 
-        Columns of data frames are matched with ``labels`` by name, rows by their index. With
-        ``top``, the entries of each row are sorted by probability.
+        Columns of data frames are matched with ``labels`` by name, and rows by index. With ``top``,
+        the entries of each row are sorted by probability.
 
         Args:
             probabilities: (rows, labels) in [0, 1]; with ``top``, (rows, k).
             labels: the names of all labels, in the order of the columns.
             targets: (rows, labels) coded as ``credibly.targets`` says, integer class indices
                 (rows,), −1 unknown, or ``SparseTargets``.
-            ids: one per row, all different; the row numbers if not given.
+            ids: one per row, all different; by default the row indices.
             scores: the model's output, of the shape of ``probabilities``.
-            metadata: anything JSON can hold.
-            top: (rows, k) label indices, for rows that hold their most probable labels; −1 where a
-                row holds fewer.
+            metadata: any JSON values.
+            top: (rows, k) label indices, for rows that store their most probable labels; −1 pads
+                rows with fewer labels.
             coding: how to read targets that are only −1 and +1: ``"signed"`` or ``"unknown"``.
-            where: goes in front of error messages: a file name.
+            where: the beginning of errors, such as a file name.
 
         Raises:
-            InputError: if shapes disagree or a value is out of range; names row and label.
+            InputError: if shapes disagree or a value is out of range; it says which row and label.
         """
-        names = validation.as_labels(labels, where)
+        names, decoded = validation.as_labels(labels, where), partial(decode, coding=coding)
         about = {"created_by": f"credibly {__version__}", **(metadata or {})}
         if top is not None:
             if not isinstance(targets, SparseTargets) and targets is not None:
-                dense = validation.as_targets(targets, names, where, coding=coding)
+                dense = validation.as_targets(targets, names, where, decoded=decoded)
                 targets = SparseTargets.from_dense(dense)
             return checked_top(
                 Predictions(
@@ -146,7 +148,7 @@ class Predictions:
                 where,
             )
         if isinstance(targets, SparseTargets):
-            targets, coding = targets.dense(), "unknown"
+            targets, decoded = targets.dense(), partial(decode, coding="unknown")
         probabilities = in_order(probabilities, names, "probabilities")
         targets, scores = (
             aligned(probabilities, in_order(each, names, what), "probabilities", what)
@@ -156,7 +158,7 @@ class Predictions:
         rows = len(matrix)
         truth = None
         if targets is not None:
-            truth = validation.as_targets(targets, names, where, coding=coding)
+            truth = validation.as_targets(targets, names, where, decoded=decoded)
         raw = None if scores is None else validation.as_matrix("scores", scores, len(names), where)
         for name, other in (("targets", truth), ("scores", raw)):
             if other is not None and len(other) != rows:
@@ -184,7 +186,7 @@ class Predictions:
         *,
         partial: bool = False,
     ) -> Predictions:
-        """Read a predictions file, or a folder of shards as one; all of it or some labels, rows.
+        """Read a predictions file, or a folder of shards, completely or only some labels and rows.
 
         A folder that lacks shards is an error unless ``partial``.
         """
@@ -192,16 +194,16 @@ class Predictions:
 
     @classmethod
     def scan(cls, path: Path, *, partial: bool = False, **limits: int) -> Dataset:
-        """Open without reading: labels, rows and metadata, and ways to read some of it.
+        """Open a dataset without reading rows: labels, number of rows, metadata, and batches.
 
-        ``limits`` are those of ``Dataset``.
+        ``limits`` are the options of ``Dataset``.
         """
         from credibly.predictions.dataset import Dataset
 
         return Dataset(path, partial=partial, **limits)
 
     def write(self, path: Path) -> None:
-        """Write one Parquet file; ``path`` holds its old content or all of the new one."""
+        """Write one Parquet file; ``path`` holds either its old content or all of the new one."""
         from credibly.predictions.writer import Writer
 
         with Writer(path, self.labels, metadata=self.metadata) as writer:
@@ -221,26 +223,26 @@ class Predictions:
     ) -> Predictions:
         """Import values of another program, declared as logits or as probabilities.
 
-        Columns of a file or data frame are ``p:<label>`` or ``s:<label>``, ``y:<label>`` and
-        ``id``; or plain label names: all columns but ``id`` and ``split``. Arrays of a file are
-        ``probabilities`` or ``scores``, and optionally ``labels``, ``targets`` and ``ids``. An
-        empty cell of truth is unknown.
+        The columns of a file or data frame are ``p:<label>`` or ``s:<label>``, ``y:<label>`` and
+        ``id``. Plain label names also work: then all columns except ``id`` and ``split`` are
+        labels. The arrays of a file are ``probabilities`` or ``scores``, and optionally ``labels``,
+        ``targets`` and ``ids``. An empty cell of truth is unknown.
 
         Args:
             source: an ``.npy``, ``.npz``, ``.pt`` (tensors only, nothing is executed), ``.csv``,
                 ``.parquet``, ``.arrow`` or ``.feather`` file; a matrix (array or tensor); a list
                 with one array per label, (rows, 2) as forests of scikit-learn return them or
                 (rows,) as boosters trained per label do; a data frame of pandas, polars or pyarrow.
-            values: ``"logits"`` (what a model puts out before any sigmoid: margins, scores) or
+            values: ``"logits"`` (the output of a model before any sigmoid: margins, scores) or
                 ``"probabilities"``.
-            loss: of logits, the loss that they were trained with, or its name; it owns the map to
-                probabilities. ``"bce"`` where a plain sigmoid belongs.
-            truth: a file, a data frame or a matrix with the truth, matched by id and label name
-                where both have ids, by order otherwise. A file has one column per label, or one
-                that lists the labels of a row (``cat dog``).
-            layout: how rows and labels are named, and the truth is coded.
+            loss: for logits, the loss that they were trained with, or its name; its link maps them
+                to probabilities. Use ``"bce"`` if a plain sigmoid is right.
+            truth: a file, a data frame or a matrix with the truth. It is matched by id and label
+                name if both sides have ids, otherwise by order. A file has one column per label, or
+                one column that lists the labels of a row (``cat dog``).
+            layout: how rows and labels are named, and how the truth is coded.
             ids: one per row; by default the id column or the named index of a data frame.
-            certain: accept logits that all lie in [0, 1].
+            certain: whether to accept logits that all lie in [0, 1].
 
         Raises:
             InputError: if the values contradict the declaration, or a row or label has no truth.
@@ -252,7 +254,7 @@ class Predictions:
             >>> Predictions.from_values(forest, "probabilities", layout=layout).probabilities
             array([[0.9, 0.4]], dtype=float32)
         """
-        from credibly.predictions.file_formats import Layout
+        from credibly.predictions.foreign_files import Layout
         from credibly.predictions.importing import as_predictions, read_values, with_truth
 
         choice("values", values, ("logits", "probabilities"))
@@ -260,7 +262,7 @@ class Predictions:
         table = read_values(source, values, layout, ids=ids, apart=truth is not None)
         return as_predictions(with_truth(table, truth, layout), values, loss, certain=certain)
 
-    # Parts and wholes ------------------------------------------------------------------------
+    # Selections and combinations -------------------------------------------------------------
 
     def __len__(self) -> int:
         return len(self.probabilities)
@@ -276,7 +278,7 @@ class Predictions:
 
     @property
     def label_indices(self) -> Array:
-        """Return the label of each entry, (rows, columns); −1 where a row holds fewer labels."""
+        """Return the label of each entry, (rows, columns); −1 pads rows with fewer labels."""
         if self.top is not None:
             return self.top
         columns = np.arange(self.num_labels, dtype=np.int32)
@@ -284,25 +286,25 @@ class Predictions:
 
     @property
     def held(self) -> Array:
-        """Return which entries belong to a label, (rows, columns): all, unless rows hold fewer."""
+        """Return whether each entry belongs to a label, (rows, columns); False in padding."""
         if self.top is not None:
             return self.top >= 0
         return np.broadcast_to(np.True_, self.probabilities.shape)
 
     def measured(self) -> tuple[Any, ...]:
-        """Return what the accumulators of ``Dataset.summary`` are updated with."""
+        """Return the arguments for ``update`` of the accumulators of ``Dataset.summary``."""
         assert self.targets is not None
         if self.top is not None:
             return self.top, self.probabilities, self.targets, self.all_targets
         return self.probabilities, Targets(self.targets), self.scores
 
     def mapped(self, function: Callable[[Array], Array], *, scores: bool = False) -> Predictions:
-        """Return the rows with other probabilities, and without their metadata.
+        """Return the rows with other probabilities and without metadata.
 
         Args:
-            function: is given the probabilities, (rows, labels), or one column of those that rows
-                hold; returns probabilities of that shape.
-            scores: whether it is given the scores instead.
+            function: maps probabilities, (rows, labels) or one column of the stored ones, to
+                probabilities of the same shape.
+            scores: whether the function maps the scores instead.
         """
         values = self.scores if scores else self.probabilities
         assert values is not None
@@ -314,7 +316,7 @@ class Predictions:
         return replace(self.with_probabilities(changed), metadata={})
 
     def present_counts(self) -> Array:
-        """Return how many labels each row is known to have, held or not."""
+        """Return the number of labels known to be present in each row, stored or not."""
         if self.all_targets is not None:
             return self.all_targets.row_counts()
         if self.targets is None:
@@ -322,7 +324,7 @@ class Predictions:
         return (self.targets == 1).sum(axis=1, dtype=float)
 
     def check_dense(self, purpose: str) -> None:
-        """Raise unless there is one column per label, which ``purpose`` needs."""
+        """Raise unless there is one column per label; the error says that ``purpose`` needs it."""
         if self.top is not None:
             raise InputError(needs_columns("the predictions hold", self.num_labels, purpose))
 
@@ -336,10 +338,10 @@ class Predictions:
         )
 
     def select(self, labels: Sequence[str]) -> Predictions:
-        """Return some labels, in the order given, with one column each.
+        """Return the given labels, in the given order, with one column each.
 
-        Where rows hold their most probable labels, a label that a row does not hold has
-        probability 0, and scores are left out.
+        If rows store only their most probable labels, every other label has probability 0, and
+        scores are omitted.
         """
         columns = positions(labels, self.labels)
         names = validation.as_labels(labels)
@@ -355,7 +357,7 @@ class Predictions:
 
     def _columns_of(self, labels: list[str], indices: Sequence[int]) -> Predictions:
         assert self.top is not None
-        column_of = np.full(self.num_labels + 1, -1)  # the last one is for entries without a label
+        column_of = np.full(self.num_labels + 1, -1)  # the last index is for padding
         column_of[indices] = np.arange(len(indices))
         columns = column_of[self.top]
         rows, entries = np.nonzero(columns >= 0)
@@ -386,7 +388,7 @@ class Predictions:
         )
 
     def with_probabilities(self, probabilities: Array) -> Predictions:
-        """Return the same rows with other probabilities, checked."""
+        """Return the same rows with other probabilities, which are checked."""
         if self.top is None:
             values = validation.as_probabilities(probabilities, self.labels)
             return replace(self, probabilities=values)
@@ -403,9 +405,9 @@ class Predictions:
         """Return the same predictions with the truth of another table, matched by id and label.
 
         Args:
-            truth: ``Predictions`` with targets, or a target matrix. Rows and labels it lacks
+            truth: ``Predictions`` with targets, or a target matrix. Rows and labels that it lacks
                 become unknown.
-            ids, labels: of the matrix; those of these predictions if not given.
+            ids, labels: those of the matrix; by default those of these predictions.
             coding: how to read a matrix of only −1 and +1.
         """
         self.check_dense("`join_truth`")
@@ -416,7 +418,7 @@ class Predictions:
             matrix, ids, names = truth.targets, truth.ids, truth.labels
         else:
             names = self.labels if labels is None else validation.as_labels(labels)
-            matrix = validation.as_targets(truth, names, coding=coding)
+            matrix = validation.as_targets(truth, names, decoded=partial(decode, coding=coding))
         columns = positions(names, self.labels)
         given = self.ids if ids is None else validation.as_ids(ids, len(matrix))
         if len(given) != len(matrix):
@@ -436,10 +438,10 @@ class Predictions:
 
     @classmethod
     def concat(cls, parts: Sequence[Predictions]) -> Predictions:
-        """Return the rows of several tables, one after the other; labels must agree, ids differ.
+        """Return the rows of several tables in order; labels must agree and ids must differ.
 
-        Truth that a table lacks becomes unknown; scores are kept if every table has them. The
-        metadata is the first table's.
+        Truth that a table lacks becomes unknown. Scores are kept if every table has them. The
+        metadata is that of the first table.
         """
         if not parts:
             raise InputError("`parts` must hold at least one table; got none.")
@@ -490,7 +492,7 @@ class Predictions:
 
     __hash__ = None  # pyright: ignore[reportAssignmentType]
 
-    # Elsewhere -------------------------------------------------------------------------------
+    # Conversion ------------------------------------------------------------------------------
 
     def to_arrow(self) -> pa.Table:
         """Return an Arrow table with the columns of the file: ``id``, ``p:…``, ``s:…``, ``y:…``."""
@@ -530,17 +532,17 @@ class Predictions:
 
 
 def row_index(rows: Rows) -> slice | Array:
-    """Return ``rows`` as numpy takes them: a slice, indices or a mask."""
+    """Return ``rows`` as a numpy index: a slice, indices or a mask."""
     if isinstance(rows, slice):
         return rows
     if isinstance(rows, (int, np.integer)):
         raise InputError(f"rows must be a slice, indices or a mask; got {rows!r}. Use [{rows}].")
     chosen = to_numpy(rows)
-    return chosen if chosen.size else chosen.astype(np.intp)  # numpy takes [] for floats
+    return chosen if chosen.size else chosen.astype(np.intp)  # numpy reads [] as floats
 
 
 def positions(labels: Sequence[str], known: Sequence[str]) -> list[int]:
-    """Return where each of ``labels`` stands among ``known``."""
+    """Return the index in ``known`` of each of ``labels``."""
     place = {name: position for position, name in enumerate(known)}
     for name in labels:
         if name not in place:
@@ -549,7 +551,7 @@ def positions(labels: Sequence[str], known: Sequence[str]) -> list[int]:
 
 
 def label_mismatch(what: str, labels: Sequence[str], expected: Sequence[str]) -> str:
-    """Return a message that names the first few labels on which two tables differ."""
+    """Return a message with the first few labels in which two tables differ."""
     missing = [name for name in expected if name not in set(labels)][:3]
     extra = [name for name in labels if name not in set(expected)][:3]
     parts = [f"lacks {missing}"] if missing else []
@@ -558,7 +560,7 @@ def label_mismatch(what: str, labels: Sequence[str], expected: Sequence[str]) ->
 
 
 def _marked(values: Array, truth: Array | None) -> list[str]:
-    """Return probabilities as text, with a mark where the truth says present or unknown."""
+    """Return probabilities as text, with a mark if the label is present or unknown."""
     columns = values[: COLUMNS + 1]
     if truth is None:
         return [f"{value:.3f}" for value in columns]
@@ -573,7 +575,7 @@ def _targets_or_unknown(part: Predictions) -> Array:
 
 
 def _below(parts: Sequence[Any], fill: float = 0) -> Array:
-    """Return the rows of all parts; rows with fewer entries than others are filled up."""
+    """Return the rows of all parts; rows with fewer entries are padded."""
     width = max(part.shape[1] for part in parts)
     return np.concatenate(
         [
@@ -603,20 +605,20 @@ def _sparse_below(parts: Sequence[Predictions]) -> SparseTargets:
 
 
 def needs_columns(subject: str, num_labels: int, purpose: str) -> str:
-    """Return the message that work needs one column per label."""
+    """Return the error message for work that needs one column per label."""
     return (
         f"{purpose} needs one column per label; {subject} the most probable labels of each row, of "
         f"{num_labels:,}. Select the labels you need: `Predictions.read(path, labels=[…])`."
     )
 
 
-# Rows that hold their most probable labels -----------------------------------------------------
+# Rows with their most probable labels ----------------------------------------------------------
 
 
 def checked_top(rows: Predictions, where: str = "") -> Predictions:
-    """Return rows that hold their most probable labels, checked, sorted, and with their targets.
+    """Return rows with their most probable labels, checked, sorted, and with their targets.
 
-    A million labels are not checked again for every batch.
+    The names of the labels, which can be a million, are not checked again for every batch.
     """
     assert rows.top is not None
     _check_top(rows, rows.top, where)

@@ -1,13 +1,14 @@
-"""What the values of a predictions file must be; every error names row and label.
+"""Check the values of predictions; every error contains the row and the label.
 
-Arrow columns become arrays and arrays columns here, too: Arrow's own ``to_numpy`` and ``pa.array``
-of an array import pandas, which takes half a second.
+Arrow columns are converted to arrays and back here too. Arrow's own ``to_numpy`` and ``pa.array``
+import pandas, which takes half a second.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -15,13 +16,13 @@ import pyarrow as pa
 
 from credibly.arrays import to_numpy
 from credibly.checks import InputError, fits_memory
-from credibly.targets import IGNORED, UNKNOWN, Coding, Targets, decode
+from credibly.targets import IGNORED, UNKNOWN, Targets, allowed, decode
 from credibly.types import Array, ArrayLike
 from credibly.untrusted.tables import text_bytes
 
 
 def as_labels(labels: Sequence[object] | Array, where: str = "") -> list[str]:
-    """Return label names as a list of str: at least one, none empty, no two alike."""
+    """Return label names as a list of distinct, non-empty str; at least one is required."""
     names = [str(label) for label in labels]
     if not names:
         raise InputError(f"{where}`labels` must name at least one label; got none.")
@@ -30,7 +31,9 @@ def as_labels(labels: Sequence[object] | Array, where: str = "") -> list[str]:
         if not name:
             raise InputError(f"{where}label {position} has an empty name; every label needs one.")
         if name in seen:
-            raise InputError(f"{where}labels must differ; {name!r} is there twice. Rename one.")
+            raise InputError(
+                f"{where}labels must be different; {name!r} appears twice. Rename one."
+            )
         try:
             name.encode()
         except UnicodeEncodeError as error:
@@ -40,7 +43,7 @@ def as_labels(labels: Sequence[object] | Array, where: str = "") -> list[str]:
 
 
 def as_ids(ids: Sequence[object] | Array | None, num_rows: int, where: str = "") -> Array:
-    """Return row ids as an object array of str, all different; row numbers where none are given."""
+    """Return row ids as an object array of distinct str; by default the row indices."""
     values = range(num_rows) if ids is None else to_numpy(ids).tolist()
     if len(values) != num_rows:
         raise InputError(
@@ -53,15 +56,15 @@ def as_ids(ids: Sequence[object] | Array | None, num_rows: int, where: str = "")
 
 
 def check_unique(ids: Array, where: str = "") -> None:
-    """Raise if two ids are alike; the error names both rows."""
+    """Raise if an id appears twice; the error contains both rows."""
     if len(set(ids.tolist())) == len(ids):
         return
     first: dict[str, int] = {}
     for row, name in enumerate(ids.tolist()):
         if name in first:
             raise InputError(
-                f"{where}ids must differ; {name!r:.80} is the id of rows {first[name]} and {row}. "
-                "Drop one of the rows or make the ids distinct."
+                f"{where}ids must be different; {name!r:.80} is the id of rows {first[name]} and "
+                f"{row}. Drop one of the rows or change an id."
             )
         first[name] = row
 
@@ -82,8 +85,8 @@ def as_matrix(name: str, values: ArrayLike | object, num_labels: int, where: str
 def as_probabilities(
     array: Array, labels: Sequence[str], where: str = "", first_row: int = 0
 ) -> Array:
-    """Return probabilities as float32; they must lie in [0, 1] and hold no NaN."""
-    # Not `min() < 0 or max() > 1`: NaN must fail too, in one pass each.
+    """Return probabilities as float32; they must lie in [0, 1] and not be NaN."""
+    # `min() < 0 or max() > 1` would accept NaN.
     if array.size and not (array.min() >= 0 and array.max() <= 1):
         value, spot = _first(~((array >= 0) & (array <= 1)), array, labels, "p:", first_row)
         if np.isnan(value):
@@ -99,7 +102,7 @@ def as_probabilities(
 
 
 def as_scores(array: Array, labels: Sequence[str], where: str = "", first_row: int = 0) -> Array:
-    """Return scores as float32; they must hold no NaN."""
+    """Return scores as float32; they must not be NaN."""
     array = np.ascontiguousarray(array, dtype=np.float32)
     if array.size and np.isnan(array.min()):
         _, spot = _first(np.isnan(array), array, labels, "s:", first_row)
@@ -110,7 +113,7 @@ def as_scores(array: Array, labels: Sequence[str], where: str = "", first_row: i
 
 
 def imported_scores(array: Array | None, labels: Sequence[str], where: str) -> Array | None:
-    """Return the scores of another program, which must be finite as float32; NaN is told later."""
+    """Return the scores of another program; infinities are refused here, NaN later."""
     if array is None or array.dtype.kind not in "buif":
         return array
     largest = float(np.finfo(np.float32).max)
@@ -125,42 +128,41 @@ def imported_scores(array: Array | None, labels: Sequence[str], where: str) -> A
     return array
 
 
+_CERTAIN = partial(decode, coding="unknown")
+
+
 def as_targets(
     values: ArrayLike | object,
     labels: Sequence[str],
     where: str = "",
     first_row: int = 0,
-    coding: Coding | None = "unknown",
+    decoded: Callable[..., Array] = _CERTAIN,
 ) -> Array:
     """Return targets as int8 (1, 0, −1 unknown), or float32 if any value is soft.
 
-    ``values`` is coded as ``credibly.targets`` says; in files, where null is unknown, the coding
-    is certain.
+    In predictions files null is unknown, so the coding is certain. For other files, see
+    ``decoded``.
     """
     array = to_numpy(values)
     try:
-        decoded = decode(
-            values if isinstance(values, Targets) else array, coding=coding, num_labels=len(labels)
-        )
+        given = values if isinstance(values, Targets) else array
+        matrix = decoded(given, num_labels=len(labels))
     except InputError as error:
-        if array.ndim == 2 and array.dtype.kind in "uif" and coding != "signed":
+        if array.ndim == 2 and array.dtype.kind in "uif":
             _refuse_targets(array, labels, where, first_row)
         raise InputError(f"{where}{error}") from error
-    if decoded.dtype == np.int8:
-        return decoded
-    whole = decoded.astype(np.int8)
-    return whole if np.array_equal(whole, decoded) else np.ascontiguousarray(decoded, np.float32)
+    if matrix.dtype == np.int8:
+        return matrix
+    whole = matrix.astype(np.int8)
+    return whole if np.array_equal(whole, matrix) else np.ascontiguousarray(matrix, np.float32)
 
 
 def _refuse_targets(array: Array, labels: Sequence[str], where: str, first_row: int) -> None:
-    """Raise with the row and column of the first value that means nothing, if there is one."""
+    """Raise an error with row and column of the first invalid value, if there is one."""
     bad = ~(np.isnan(array) | np.isin(array, IGNORED) | ((array >= 0) & (array <= 1)))
     if array.shape[1] == len(labels) and bad.any():
         value, spot = _first(bad, array, labels, "y:", first_row)
-        raise InputError(
-            f"{where}targets must be 1 (present), 0 (absent), −1 (unknown) or soft in [0, 1]; "
-            f"got {value:.6g} at {spot}."
-        )
+        raise InputError(f"{where}targets must be {allowed()}; got {value:.6g} at {spot}.")
 
 
 def _first(
@@ -200,7 +202,7 @@ def _texts(column: pa.Array) -> Array:
     places = np.frombuffer(ends, np.int64)[start : start + count + 1].tolist()
     raw = b"" if data is None else bytes(memoryview(data)[places[0] : places[-1]])
     first, texts = places[0], np.empty(count, dtype=object)
-    if raw.isascii():  # then bytes and characters have the same places
+    if raw.isascii():  # then bytes and characters have the same offsets
         whole = raw.decode("ascii")
         texts[:] = [whole[a - first : b - first] for a, b in pairwise(places)]
     else:
@@ -217,7 +219,7 @@ def number_matrix(
     nulls: bool = False,
     fill: float = UNKNOWN,
 ) -> Array:
-    """Return columns side by side, (rows, columns); nulls, where allowed, become ``fill``."""
+    """Return columns as a matrix, (rows, columns); allowed nulls become ``fill``."""
     return np.stack(
         [_numbers(name, column, where, first_row, nulls, fill) for name, column in columns.items()],
         axis=1,
@@ -274,7 +276,7 @@ def text_column(texts: Array) -> pa.Array:
 
 
 def number_column(values: Array, kind: pa.DataType, known: Array | None = None) -> pa.Array:
-    """Return numbers, of which only some may be known, as an Arrow column of this type.
+    """Return numbers as an Arrow column of this type; entries that are not ``known`` become null.
 
     Example:
         >>> import pyarrow as pa
@@ -294,7 +296,7 @@ def _first_null(column: pa.Array) -> int:
 
 
 def _first_text(column: pa.Array, first_row: int) -> str:
-    """Return where a column of text first holds something else than a number."""
+    """Return the location of the first text in a column that is not a number."""
     if not pa.types.is_string(column.type):
         return ""
     for row, text in enumerate(column.to_pylist()):

@@ -1,4 +1,4 @@
-"""Write a predictions file in batches; it appears under its name only when it is complete."""
+"""Write a predictions file in batches; it gets its name only when it is complete."""
 
 from __future__ import annotations
 
@@ -17,22 +17,23 @@ from credibly.files import atomic_path
 from credibly.predictions import file_schema, validation
 from credibly.predictions.dataset import Dataset
 from credibly.predictions.table import Predictions, label_mismatch
+from credibly.types import JsonObject
 
 MAX_COLUMNS = 500_000
 """Opening so many takes a minute; a Parquet file of more than a million cannot be opened at all."""
 
 
 class Writer:
-    """Append batches; leaving the ``with`` block finishes the file, an exception discards it.
+    """Write batches; the end of the ``with`` block completes the file, an exception discards it.
 
     The first batch decides whether the file has scores and truth.
 
     Args:
         path: the file to write.
         labels: names of the labels.
-        metadata: anything JSON can hold; may be changed until the file is finished.
-        soft: whether truth between 0 and 1 may come where the first batch has none.
-        row_group_rows: rows per row group, at most; fewer where a row has many labels.
+        metadata: any JSON values; they may be changed until the file is complete.
+        soft: whether later batches may have soft truth if the first batch has none.
+        row_group_rows: limit on rows per row group; it is lower if a row has many labels.
 
     Example:
         >>> import tempfile, pathlib
@@ -56,7 +57,7 @@ class Writer:
         self.path = path
         self.row_group_rows = whole_number("row_group_rows", row_group_rows, 1)
         self.labels = validation.as_labels(labels)
-        self.metadata: dict[str, Any] = {
+        self.metadata: JsonObject = {
             "created_by": f"credibly {__version__}",
             **(metadata or {}),
         }
@@ -78,7 +79,7 @@ class Writer:
     def append(self, predictions: Predictions | None = None, **arrays: Any) -> None:
         """Add rows: a ``Predictions``, or the arrays that ``Predictions.from_arrays`` takes.
 
-        A file has one layout: a column per label, or the most probable labels of each row.
+        All rows of a file have one layout: a column per label, or the most probable labels.
         """
         if predictions is None:
             predictions = Predictions.from_arrays(labels=self.labels, **arrays)
@@ -104,7 +105,7 @@ class Writer:
         self._flush(group_rows)
 
     def _check_columns(self, columns: int) -> None:
-        """Refuse a file that could hardly be read again, before anything of it is written."""
+        """Raise before writing if the file would have too many columns to be read again."""
         if columns > MAX_COLUMNS:
             raise InputError(
                 f"{self.path} must have at most {MAX_COLUMNS:,} columns; {len(self.labels):,} "
@@ -124,17 +125,18 @@ class Writer:
             self._schema = file_schema.arrow_schema(predictions, soft=self._soft)
         elif (self._top, self._has) != (top, has):
             raise InputError(
-                "every batch must have the layout of the first, and what it has of scores and "
-                "targets; this one differs."
+                "every batch must have the layout of the first batch, with scores and targets if "
+                "the first has them; this one differs."
             )
         elif soft and not self._soft:
             raise InputError(
-                "soft truth came after hard truth only; open the file with `Writer(…, soft=True)`."
+                "soft truth came after batches without soft truth. Open the file with "
+                "`Writer(…, soft=True)`."
             )
         return self._schema
 
     def _flush(self, size: int) -> None:
-        """Write full row groups of ``size`` rows; the rest waits."""
+        """Write complete row groups of ``size`` rows; keep the remaining rows in memory."""
         if self._file is None:
             self._file = pq.ParquetWriter(
                 self._beside, self._schema, compression="zstd", use_dictionary=False
@@ -160,7 +162,7 @@ class Writer:
         self._close()
         checksums.seal(self._beside)
         hashes = np.concatenate(self._hashes)
-        if len(np.unique(hashes)) < len(hashes):  # equal ids, or (hardly ever) only equal hashes
+        if len(np.unique(hashes)) < len(hashes):  # equal ids, or (very rarely) only equal hashes
             validation.check_unique(Dataset(self._beside).ids(), f"{self.path}: ")
 
     def __exit__(

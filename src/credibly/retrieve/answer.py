@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from credibly.notebook import draw, html_table
 from credibly.retrieve.query import Diagram, Query, quoted
+from credibly.types import JsonObject
+from credibly.untrusted.images import ImageFolder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,12 +21,12 @@ class Hit:
     """One row of an answer.
 
     Attributes:
-        id: of the row.
-        probability: that the row satisfies the query.
+        id: id of the row.
+        probability: probability that the row satisfies the query.
         conditions: probability of each condition alone, by its text (``+fork``, ``-knife``).
-        truth: whether the row satisfies the query, None where that is not known.
-        path: the row's file, where the predictions name one.
-        text: the row's text, where it was looked up.
+        truth: whether the row satisfies the query; None if unknown.
+        path: the row's file, if the predictions contain one.
+        text: the row's text, if it was looked up.
     """
 
     id: Any
@@ -33,8 +36,8 @@ class Hit:
     path: str | None = None
     text: str | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return what is known of the row as plain values, for JSON."""
+    def to_dict(self) -> JsonObject:
+        """Return the known fields as plain values, for JSON."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
 
@@ -43,12 +46,12 @@ class Answer:
     """The best rows for a query, and the expected number of hits among all rows.
 
     Attributes:
-        query: what was asked.
-        hits: the best rows, most probable first, equal ones by id.
+        query: the query.
+        hits: the best rows by descending probability; rows with equal probability by id.
         rows: number of rows searched.
         expected_hits: sum of the probabilities over all rows.
         known_rows: number of rows whose truth is known for every label of the query.
-        known_expected, known_hits: expected and real hits among these rows; None if there are none.
+        known_expected, known_hits: expected and real hits among these rows; None without any.
         contradiction: whether the query contradicts itself, so that no row can satisfy it.
         sql: the statements that ran; empty for arrays in memory.
     """
@@ -73,10 +76,10 @@ class Answer:
         contradiction: bool,
         sql: tuple[str, ...] = (),
     ) -> Answer:
-        """Return the answer with these sums over all rows, each where it is known.
+        """Return the answer with these sums over all rows.
 
-        ``sums`` are the number of rows and their expected hits; the same two and the real hits of
-        rows whose truth is known.
+        ``sums`` are the number of rows and their expected hits, then number, expected hits and real
+        hits of the rows whose truth is known.
         """
         rows, expected, known, known_expected, real = sums
         found = cls(query, hits, int(rows), float(expected), contradiction=contradiction, sql=sql)
@@ -86,8 +89,18 @@ class Answer:
         return replace(found, known_rows=int(known), **truth)
 
     def with_texts(self, texts: Mapping[str, str]) -> Answer:
-        """Return the answer with the text of each row that ``texts`` has, by id."""
+        """Return the answer with the text of each row whose id is in ``texts``."""
         hits = [replace(hit, text=texts.get(str(hit.id))) for hit in self.hits]
+        return replace(self, hits=hits)
+
+    def with_images(self, folder: str | os.PathLike[str]) -> Answer:
+        """Return the answer with the image of each row whose id names one in ``folder``.
+
+        The id may lack the file's extension. Notebooks show the images.
+        """
+        images = ImageFolder(folder)
+        found = [(hit, images.find(str(hit.id))) for hit in self.hits]
+        hits = [hit if path is None else replace(hit, path=str(path)) for hit, path in found]
         return replace(self, hits=hits)
 
     @property
@@ -116,7 +129,7 @@ class Answer:
         return f"Answer({str(self.query)!r}: {len(self.hits)} best of {self.rows:,} rows{expected})"
 
     def _repr_html_(self) -> str:
-        """Return the best rows, for notebooks: with images where the rows name some."""
+        """Return the best rows for notebooks, with images if rows have paths."""
         names = list(self.hits[0].conditions) if self.hits else []
         known = any(hit.truth is not None for hit in self.hits)
         rows = []
@@ -126,7 +139,7 @@ class Answer:
                 [hit.id, hit.probability, *(hit.conditions[name] for name in names), *truth]
             )
         heads = ["id", "probability", *names, *(["truth"] if known else [])]
-        return draw("answer", self, html_table(repr(self), heads, rows))
+        return draw("answer", self, html_table("Best rows", heads, rows))
 
     def to_dict(self) -> dict[str, object]:
         """Return the answer as plain values, for JSON."""
@@ -154,7 +167,7 @@ def conditions(query: Query) -> list[tuple[str, str, bool]]:
 
 
 def holds(found: Diagram, truth: Mapping[str, float | None]) -> bool | None:
-    """Return whether the formula holds for one row; None where a label is unknown."""
+    """Return whether the formula holds for one row; None if a label is unknown."""
     if any(truth.get(name) not in (0, 1) for name in found.labels):
         return None
     number = found.root

@@ -1,4 +1,4 @@
-"""Queries over rows in memory: their probability, and an index for many queries."""
+"""Query rows in memory: probabilities of a query, and an index for many queries."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from credibly.types import Array, ArrayLike
 if TYPE_CHECKING:
     from credibly.retrieve.joint.model import Joint
 
-_BLOCK = 256  # all nodes of a block stay in the first-level cache
+_BLOCK = 256  # so that all nodes of a block stay in the first-level cache
 
 
 @compiled(error_model="numpy", nogil=True)
 def _node(present, label_high, label_low, values, out):
-    """Evaluate one node on one block of rows, with the terms that are 0 or 1 left out."""
+    """Evaluate one node on one block of rows, without the terms that are 0 or 1."""
     rows = present.size
     high, low = values[label_high], values[label_low]
     if label_high == 0:
@@ -45,7 +45,7 @@ def _node(present, label_high, label_low, values, out):
         else:
             for i in range(rows):
                 out[i] = np.float64(present[i]) * high[i]
-    else:  # multiplying by the constant 1 is exact, so 0/1 terms need no cases of their own
+    else:  # multiplying by 1 is exact, so terms of 0 or 1 need no cases here
         for i in range(rows):
             held = np.float64(present[i])
             out[i] = held * high[i] + (1.0 - held) * low[i]
@@ -53,8 +53,8 @@ def _node(present, label_high, label_low, values, out):
 
 @compiled(error_model="numpy", nogil=True)
 def _truth_node(truth, high, low, out):
-    """Choose the next node's truth in each row of a block, where the truth is 0 or 1."""
-    for i in range(truth.size):  # bytes alone: whole numbers would be 8 times as slow
+    """Write the truth of the next node for each row of a block; the truth must be 0 or 1."""
+    for i in range(truth.size):  # bytes: wider integers would be 8 times slower
         there = np.uint8(truth[i])
         absent = np.uint8(there ^ np.uint8(1))
         out[i] = np.uint8(np.uint8(high[i] & there) | np.uint8(low[i] & absent))
@@ -62,14 +62,14 @@ def _truth_node(truth, high, low, out):
 
 @compiled(error_model="numpy", nogil=True)
 def _known(truth, out):
-    """Keep the rows of a block whose truth is 0 or 1."""
+    """Mark the rows of a block whose truth is 0 or 1."""
     for i in range(truth.size):
         out[i] &= np.uint8(truth[i]) <= 1
 
 
 @compiled(error_model="numpy", nogil=True, fastmath={"reassoc", "nsz"})
 def _sum_of(values, where):
-    """Return the sum of a block, and that of the rows ``where`` is 1."""
+    """Return the sum of a block, and the sum of its rows with ``where`` 1."""
     total, inside = 0.0, 0.0
     for i in range(values.size):
         total += values[i]
@@ -79,7 +79,7 @@ def _sum_of(values, where):
 
 @compiled(error_model="numpy", nogil=True)
 def _count_above(values, bar):
-    """Return how many values of a block are above ``bar``."""
+    """Return the number of values in a block above ``bar``."""
     above = 0
     for i in range(values.size):
         above += values[i] > bar
@@ -88,7 +88,7 @@ def _count_above(values, bar):
 
 @compiled(error_model="numpy", nogil=True)
 def _count_both(one, other):
-    """Return in how many rows of a block both are 1."""
+    """Return the number of rows in a block in which both are 1."""
     both = 0
     for i in range(one.size):
         both += one[i] & other[i]
@@ -97,7 +97,7 @@ def _count_both(one, other):
 
 @compiled(error_model="numpy", nogil=True)
 def _keep_best(values, rows, filled, top):
-    """Sort the candidates by (value down, row up) and keep ``top``; return how many remain."""
+    """Sort candidates by descending value, then row; keep ``top`` and return how many remain."""
     by_row = np.argsort(rows[:filled])
     by_value = np.argsort(-values[:filled][by_row], kind="mergesort")
     kept = min(top, filled)
@@ -111,9 +111,10 @@ def _keep_best(values, rows, filled, top):
 def scan(columns, nodes, targets, truth_nodes, labels, top):
     """Evaluate a diagram on every row; return the best values, their rows, and sums.
 
-    The sums are the total over all rows; and, over rows whose truth is known for all ``labels``,
-    their number, the total, and how many satisfy ``truth_nodes``. ``targets`` without rows leaves
-    them 0. Nodes are three arrays: column, next node if present, next node if not.
+    The first sum is the total over all rows. The others are over rows whose truth is known for all
+    ``labels``: their number, the total, and the number that satisfies ``truth_nodes``. They are 0
+    if ``targets`` has no rows. Nodes are three arrays: column, next node if present, next node if
+    absent.
     """
     asks, highs, lows = nodes
     truth_asks, truth_highs, truth_lows = truth_nodes
@@ -147,7 +148,7 @@ def scan(columns, nodes, targets, truth_nodes, labels, top):
         total, inside = _sum_of(block, known)
         sums[0] += total
         sums[2] += inside
-        # Rows come in order, so a later row that only equals the bar never enters.
+        # Rows come in order, so a later row that only equals the bar is never kept.
         if _count_above(block, bar) > 0:
             for i in range(stop - start):
                 if block[i] > bar:
@@ -160,21 +161,21 @@ def scan(columns, nodes, targets, truth_nodes, labels, top):
     return kept_values[:filled].copy(), kept_rows[:filled].copy(), sums
 
 
-_READ_CELLS = 2**24  # values read at a time: 64 MB beside the index itself
+_READ_CELLS = 2**24  # values read at a time: 64 MB besides the index itself
 
 
 class Index:
-    """Predictions in memory, label by label, for many queries.
+    """An index of predictions in memory, for many queries.
 
-    Rows are kept in the order of their ids, so that equal probabilities come out by id as in every
-    other engine.
+    Rows are kept in the order of their ids, so rows with equal probability are returned by id, as
+    in every other engine.
 
     Args:
         probabilities: (rows, labels) in [0, 1].
         labels: one name per column.
-        ids: one per row, all different; the row numbers if not given.
+        ids: one per row, all different; by default the row indices.
         targets: (rows, labels) coded as ``credibly.targets`` says, or class indices (rows,).
-        coding: how to read targets that are only −1 and +1.
+        coding: how to read targets of only −1 and +1.
 
     Example:
         >>> index = Index([[0.9, 0.2], [0.8, 0.7]], labels=["fork", "knife"], ids=["a", "b"])
@@ -203,7 +204,7 @@ class Index:
         rows = list(range(len(chances))) if ids is None else np.asarray(ids).tolist()
         if len(rows) != len(chances):
             raise InputError(f"`ids` must name {len(chances)} rows; got {len(rows)}.")
-        # Label-major and contiguous: a query reads its own labels' columns and nothing else.
+        # Label-major and contiguous, so a query reads only the columns of its labels.
         columns = np.ascontiguousarray(chances.T, np.float32)
         held = None if truth is None else np.ascontiguousarray(_hard(truth).T)
         self._set(columns, pa.array(rows), held, "")
@@ -216,7 +217,7 @@ class Index:
         *,
         partial: bool = False,
     ) -> Index:
-        """Read a predictions file, or a folder of shards; all labels or some of them.
+        """Read a predictions file, or a folder of shards, with all or some of the labels.
 
         A folder that lacks shards is an error unless ``partial``.
         """
@@ -236,19 +237,19 @@ class Index:
         return index
 
     def _set(self, columns: Array, ids: pa.Array, targets: Array | None, where: str) -> None:
-        """Keep checked columns in the order of their ids, which must differ."""
+        """Store checked columns in the order of their ids, which must be distinct."""
         self._ids: Any = ids
         order = pc.call_function("array_sort_indices", [self._ids]).to_numpy()
         if (np.diff(order.astype(np.int64)) != 1).any():
             self._ids = self._ids.take(pa.array(order))
-            for column in columns:  # one at a time: never two full copies
+            for column in columns:  # one at a time, to avoid a second copy of all
                 column[:] = column[order]
             targets = None if targets is None else np.take(targets, order, axis=1)
         same = pc.call_function("equal", [self._ids[1:], self._ids[:-1]])
         if place := pc.call_function("index", [same], pc.IndexOptions(pa.scalar(True))).as_py() + 1:
             raise InputError(
-                f"{where}ids must differ; {self._ids[place].as_py()!r} is there twice. Drop one of "
-                "the rows or make the ids distinct."
+                f"{where}ids must be different; {self._ids[place].as_py()!r} appears twice. Drop "
+                "one of the rows or make the ids distinct."
             )
         self._columns, self._targets = columns, targets
         self._places = {name: place for place, name in enumerate(self.labels)}
@@ -259,29 +260,29 @@ class Index:
 
     @property
     def has_targets(self) -> bool:
-        """Whether the truth of the rows is there."""
+        """Whether the rows have truth."""
         return self._targets is not None
 
     def column_block(self, first: int, last: int) -> tuple[Array, Array | None]:
         """Return probabilities and targets of the labels ``first`` to ``last``, (labels, rows).
 
-        They are views, in the order of ``ids``; nothing is copied. Soft targets are unknown here.
+        They are views in the order of ``ids``, without a copy. Soft targets are unknown.
         """
         truth = None if self._targets is None else self._targets[first:last]
         return self._columns[first:last], truth
 
     def row(self, place: int) -> tuple[Array, Array | None]:
-        """Return probabilities and targets of the row at a place in the order of ``ids``."""
+        """Return probabilities and targets of the row with this index in the order of ``ids``."""
         truth = None if self._targets is None else self._targets[:, place]
         return self._columns[:, place], truth
 
     def ids(self, places: Sequence[int] | Array | None = None) -> list[Any]:
-        """Return the ids at some places, or all of them; they are sorted."""
+        """Return the ids at these indices, or all ids; they are sorted."""
         chosen = self._ids if places is None else self._ids.take(pa.array(places, pa.int64()))
         return chosen.to_pylist()
 
     def place(self, id: object) -> int | None:
-        """Return the place of an id among the sorted ids; None where there is no such row.
+        """Return the index of an id among the sorted ids, or None if there is no such row.
 
         Example:
             >>> index = Index([[0.9], [0.8]], labels=["fork"], ids=["b", "a"])
@@ -298,7 +299,7 @@ class Index:
         return low if low < len(self) and self._ids[low].as_py() == id else None
 
     def places_in(self, other: Index) -> Array:
-        """Return, for each row in the order of ``ids``, its place in another index; −1 if absent.
+        """Return the index in another index of each row, in the order of ``ids``; −1 if absent.
 
         Example:
             >>> one = Index([[0.9], [0.8]], labels=["fork"], ids=["a", "c"])
@@ -310,31 +311,49 @@ class Index:
         found = pc.call_function("index_in", [self._ids], pc.SetLookupOptions(other._ids))
         return found.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
 
-    def search(self, query: str | Query, *, top: int = 20, joint: Joint | None = None) -> Answer:
+    def search(
+        self,
+        query: str | Query,
+        *,
+        top: int = 20,
+        joint: Joint | None = None,
+        between: tuple[float, float] | None = None,
+    ) -> Answer:
         """Return the best rows for a query.
 
         Args:
             query: text (see ``parse``) or a ``Query``.
-            top: how many rows to return.
-            joint: a fitted joint model, for labels that depend on each other. What its queries
-                share is computed at its first one and kept until another model is used.
+            top: number of rows to return.
+            joint: a fitted joint model, for labels that depend on each other. The first query with
+                it computes values that later queries with the same model share.
+            between: the lowest and the highest probability; other rows are neither returned nor
+                counted.
         """
         asked = as_query(query, self.labels)
         found, top = diagram(asked), min(checks.whole_number("top", top, 1), len(self))
         places = np.array([self._places[name] for name in found.labels], np.int64)
         truth_nodes = _nodes(found, places)
         columns, nodes = self._columns, truth_nodes
-        if joint is not None or found.root <= ALWAYS:
+        if joint is not None or found.root <= ALWAYS or between is not None:
             if joint is not None and self._prepared[0] != joint.digest:
                 joint.check(self.labels)
                 self._prepared = (joint.digest, joint.prepare(self._places, self._columns))
             columns = evaluate_rows(found, self._places, columns, joint, self._prepared[1])[None]
             nodes = _nodes(_IDENTITY, np.zeros(1, np.int64))
         targets = np.empty((0, 0), np.int8) if self._targets is None else self._targets
+        inside = None
+        if between is not None:
+            inside = np.flatnonzero(within(columns[0], between))
+            columns = np.ascontiguousarray(columns[:, inside])
+            if self._targets is not None:
+                targets = np.ascontiguousarray(targets[np.ix_(places, inside)])
+                places = np.arange(len(places))
+                truth_nodes = _nodes(found, places)
         best, rows, sums = scan(columns, nodes, targets, truth_nodes, places, top)
         total, known, expected, real = sums.tolist()
+        rows = rows if inside is None else inside[rows]
         hits = [] if found.impossible else self._hits(asked, found, best, rows)
-        sums = (len(self), total, known, expected, real * (not found.impossible))
+        sums = (columns.shape[1], total, known, expected, real * (not found.impossible))
         return Answer.of_sums(asked, hits, sums, contradiction=found.impossible)
 
     def _hits(self, asked: Query, found: Diagram, best: Array, rows: Array) -> list[Hit]:
@@ -363,8 +382,9 @@ def probability(
 
     Labels are independent unless a ``joint`` is given.
 
-    A conjunction is the product of its conditions' probabilities; any other formula is exact too,
-    a label that occurs twice included. Probabilities count as float32, as files hold them.
+    The probability of a conjunction is the product of its conditions' probabilities. Any other
+    formula is exact too, also if a label occurs twice. Probabilities are rounded to float32, as in
+    files.
 
     Example:
         >>> probability("dog | cat & dog", [[0.5, 0.25]], labels=["dog", "cat"])
@@ -374,6 +394,13 @@ def probability(
     found, names = diagram(as_query(query, known)), {name: at for at, name in enumerate(known)}
     columns = chances.T.astype(np.float32, copy=False)
     return like(evaluate_rows(found, names, columns, joint), probabilities)
+
+
+def within(probabilities: Array, between: tuple[float, float]) -> Array:
+    """Return which probabilities lie in a closed range, compared in float32 as in files."""
+    low, high = between
+    held = probabilities.astype(np.float32, copy=False)
+    return (held >= np.float32(low)) & (held <= np.float32(high))
 
 
 def named_columns(probabilities: ArrayLike, labels: Sequence[str]) -> tuple[Array, list[str]]:
@@ -395,7 +422,7 @@ def evaluate_rows(
     joint: Joint | None,
     prepared: Array | None = None,
 ) -> Array:
-    """Return the same from float32 ``columns`` of shape (labels, rows)."""
+    """Return the same as ``probability`` from float32 ``columns`` of shape (labels, rows)."""
     if joint is None:
         return evaluate(found, [columns[names[x]].astype(np.float64) for x in found.labels])
     joint.check(list(names))
@@ -403,7 +430,7 @@ def evaluate_rows(
 
 
 def _hard(truth: Array) -> Array:
-    """Return truth as int8, soft values as unknown: they are no truth to count by."""
+    """Return truth as int8; soft values become unknown because hits cannot be counted by them."""
     return np.where((truth == 0) | (truth == 1), truth, UNKNOWN).astype(np.int8)
 
 

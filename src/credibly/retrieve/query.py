@@ -1,12 +1,12 @@
-"""Queries: boolean formulas over labels, their text, and the diagram that computes them.
+"""Queries: parse text into boolean formulas over labels, and compute their probability.
 
     disjunction = conjunction ("|" conjunction)*
     conjunction = factor ("&"? factor)*              adjacent factors mean "and"
     factor      = ("+" | "-" | "!")* (name | '"' quoted name '"' | "(" disjunction ")")
 
-``-`` and ``!`` both mean "not"; ``+`` has no effect. A name that no label has stands for the label
-that differs in case and accents only, if there is one such label. Inside quotes, write a quote or a
-backslash of the name with a backslash before it.
+``-`` and ``!`` both mean "not"; ``+`` has no effect. If no label has a name, but exactly one label
+differs from it only in case and accents, the name means that label. Inside quotes, put a backslash
+before every quote and backslash of the name.
 """
 
 from __future__ import annotations
@@ -89,18 +89,18 @@ class Query:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Return every label of the query once."""
+        """Return all labels of the query, each once."""
         return tuple(dict.fromkeys(self.wanted + self.unwanted))
 
     @property
     def expression(self) -> Formula:
-        """Return the query as a formula, also if it is a conjunction."""
+        """Return the query as a formula, even if it is a conjunction."""
         if self.formula is not None:
             return self.formula
         return normal(And((*map(Label, self.wanted), *(Not(Label(x)) for x in self.unwanted))))
 
     def check(self, labels: Sequence[str]) -> Query:
-        """Return the query itself; every label must be one of ``labels``."""
+        """Return the query after checking that every label is one of ``labels``."""
         known = set(labels)
         for name in self.labels:
             if name not in known:
@@ -122,7 +122,7 @@ def query_of(formula: Formula) -> Query:
     occurrences = list(_occurrences(formula, True))
     wanted = tuple(name for name, positive in occurrences if positive)
     unwanted = tuple(name for name, positive in occurrences if not positive)
-    if plain:  # a label may be both wanted and unwanted here: a contradiction, kept as it is
+    if plain:  # a label may be both wanted and unwanted: the contradiction is kept
         return Query(wanted, unwanted)
     return Query(wanted, tuple(name for name in unwanted if name not in wanted), formula)
 
@@ -143,7 +143,7 @@ def normal(formula: Formula) -> Formula:
 
 
 def quoted(name: str) -> str:
-    """Return a label name as it is written in a query.
+    """Return a label name in the form that a query uses, with quotes if necessary.
 
     Example:
         >>> print(quoted("dog"), quoted("dining table"), quoted('5" disk'))
@@ -185,16 +185,16 @@ _OPERATOR_WORDS = {"AND": "&", "OR": "|", "NOT": "!"}
 
 
 def parse(text: str, labels: Sequence[str] | None = None) -> Query:
-    """Return the query that a text describes.
+    """Return the query of a text.
 
     Args:
         text: the query, for example ``+dog -beach``.
-        labels: the labels there are, if known; every name must be one of them, whatever its case
-            and accents.
+        labels: the known labels, if any. Every name must then be one of them; case and accents may
+            differ.
 
     Raises:
-        InputError: if the text is not a query or names an unknown label. The message points at the
-            place.
+        InputError: if the text is not a query or names an unknown label. The message marks the
+            position.
 
     Example:
         >>> parse('+fork +apple -"dining table"')
@@ -313,7 +313,7 @@ class _QueryParser:
         alike = self.by_folded.get(folded(token.text), [])
         if len(alike) > 1:
             names = " or ".join(map(repr, alike[:5]))
-            reason = f"several labels are called like {token.text!r}. Write {names}"
+            reason = f"several labels match {token.text!r}. Write {names}"
             self.fail(reason, token.position)
         if not alike:
             hint = nearest(token.text, self.labels or ())
@@ -337,7 +337,7 @@ def _tokens(text: str) -> list[_Token]:
             tokens.append(_Token("name", name, start))
         else:
             match = BARE_NAME.match(text, position)
-            assert match is not None  # everything else was handled above
+            assert match is not None  # all other characters were handled above
             position = match.end()
             tokens.append(_Token("name", match.group(), start))
     tokens.append(_Token("end", "", len(text)))
@@ -366,7 +366,7 @@ def _pointing(text: str, position: int, reason: str) -> str:
 
 
 def as_query(query: str | Query, labels: Sequence[str]) -> Query:
-    """Return the query, parsed if it is text; every label must be one of ``labels``."""
+    """Return the query after parsing text; every label must be one of ``labels``."""
     return parse(query, labels) if isinstance(query, str) else query.check(labels)
 
 
@@ -437,13 +437,12 @@ def diagram(query: Query) -> Diagram:
 
 
 def evaluate(found: Diagram, present: Sequence[Any], keep: Keep = lambda value: value) -> Any:
-    """Return the probability of the formula from each label's: of every row, or as text.
+    """Return the probability of the formula from the probabilities of the labels.
 
     Args:
         found: the diagram.
-        present: one value per label: float64 columns, or terms of SQL, which have the same
-            operators.
-        keep: called with every value that is used more than once; returns what to use instead.
+        present: one value per label: float64 columns, or SQL terms, which have the same operators.
+        keep: called with every value that is used more than once; returns its replacement.
     """
     uses = Counter(child for node in found.nodes for child in (node.high, node.low))
     left = dict(uses)
@@ -453,7 +452,7 @@ def evaluate(found: Diagram, present: Sequence[Any], keep: Keep = lambda value: 
     for place, node in enumerate(found.nodes, start=2):
         value = _node_value(present[node.label], node, values)
         values.append(keep(value) if uses[place] > 1 else value)
-        for child in (node.high, node.low):  # columns that no later node reads are let go
+        for child in (node.high, node.low):  # free columns that no later node reads
             left[child] -= 1
             if child > ALWAYS and not left[child]:
                 values[child] = None
@@ -472,7 +471,7 @@ def _node_value(present: Any, node: Node, values: list[Any]) -> Any:
 
 
 class _Builder:
-    """Builds hash-consed nodes: the same label with the same children is the same node."""
+    """Builds hash-consed nodes: equal labels with equal children share one node."""
 
     def __init__(self, labels: tuple[str, ...]) -> None:
         self.index = {name: place for place, name in enumerate(labels)}
@@ -482,7 +481,7 @@ class _Builder:
         self.operations = 0
 
     def count(self) -> None:
-        """Count one operation; raise where a query needs too many."""
+        """Count one operation; raise if the query needs too many."""
         self.operations += 1
         if self.operations > MOST_OPERATIONS:
             raise InputError(_too_large("more operations", MOST_OPERATIONS))
@@ -494,13 +493,13 @@ class _Builder:
             return self.negation(self.build(formula.part), {NEVER: ALWAYS, ALWAYS: NEVER})
         both = isinstance(formula, And)
         result = ALWAYS if both else NEVER
-        # Those that ask for late labels first: joining n labels then takes n steps, not n².
+        # Parts that begin with late labels first: joining n labels then takes n steps, not n².
         for part in sorted(map(self.build, formula.parts), key=self.first_label, reverse=True):
             result = self.combine(both, result, part)
         return result
 
     def first_label(self, number: int) -> int:
-        """Return the label that a node tests; constants test none and come last."""
+        """Return the index of the label that a node tests; constants come last."""
         return self.nodes[number - 2].label if number > ALWAYS else len(self.index)
 
     def number(self, node: Node) -> int:
@@ -550,7 +549,7 @@ def _too_large(got: str, bound: int) -> str:
 
 
 def _reachable(labels: tuple[str, ...], nodes: list[Node], root: int) -> Diagram:
-    """Return only the nodes that the root leads to, those of later labels first."""
+    """Return only the nodes reachable from the root; nodes of later labels come first."""
     order: dict[int, int] = {NEVER: NEVER, ALWAYS: ALWAYS}
     kept: list[Node] = []
 

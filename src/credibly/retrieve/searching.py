@@ -1,4 +1,4 @@
-"""Search predictions: by SQL (DuckDB on one machine, Spark on many), or batch by batch."""
+"""Search predictions by SQL (DuckDB on one machine, Spark on a cluster) or batch by batch."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from credibly.retrieve.answer import Answer, Hit, conditions, holds
 from credibly.retrieve.index import evaluate_rows
 from credibly.retrieve.joint.model import Joint
 from credibly.retrieve.query import Diagram, Query, as_query, diagram, evaluate
+from credibly.targets import allowed
 
 
 def search(
@@ -30,26 +31,26 @@ def search(
     executor: str | Executor = "local",
     partial: bool = False,
 ) -> Answer:
-    """Rank the rows of a predictions file, of a folder of shards, or of a table, by a query.
+    """Search a predictions file, a folder of shards or a table for a query.
 
     Args:
-        path: a Parquet file or a folder of Parquet files; with Spark also any address its cluster
-            reads; or predictions in memory (for many queries, make an ``Index``).
+        path: a Parquet file or a folder of Parquet files; with Spark, also any address that its
+            cluster reads; or predictions in memory (for many queries, make an ``Index``).
         query: text (see ``parse``) or a ``Query``.
-        top: how many rows to return.
-        joint: a fitted joint model, for labels that depend on each other. All labels are read
-            then; for many queries, make an ``Index``.
-        executor: ``"local"`` (DuckDB), ``"spark"`` or ``Spark(session)``; both give the same ids
-            and probabilities.
-        partial: whether a folder may lack shards; otherwise that is an error.
+        top: number of rows to return.
+        joint: a fitted joint model, for labels that depend on each other. The search then reads
+            all labels; for many queries, make an ``Index``.
+        executor: ``"local"`` (DuckDB), ``"spark"`` or ``Spark(session)``. All give the same ids and
+            probabilities.
+        partial: whether a folder may lack shards; by default that is an error.
 
     Returns:
-        The best rows, most probable first, and the number of hits to expect in all. Where rows
-        hold their most probable labels, a label that a row does not hold has probability 0, and
-        rows of probability 0 are not listed.
+        The best rows, most probable first, and the expected number of hits in all rows. If rows
+        store only their most probable labels, other labels have probability 0. Rows with
+        probability 0 are then not listed.
 
     Raises:
-        InputError: if the query or the predictions cannot be used; says why.
+        InputError: if the query or the predictions cannot be used; the message says why.
         FileNotFoundError: if there is nothing at ``path``.
 
     Example:
@@ -84,7 +85,7 @@ def search(
 def _by_batches(
     rows: Predictions | Dataset, query: str | Query, top: int, joint: Joint | None, worker: Executor
 ) -> Answer:
-    """Return the answer from batches of rows, for what SQL cannot compute."""
+    """Return the answer from batches of rows, if SQL cannot compute it."""
     asked = as_query(query, rows.labels)
     if joint is not None:
         rows.check_dense("a joint model")
@@ -99,12 +100,12 @@ def _by_batches(
 
 
 class _Ranking(Accumulators):
-    """The best rows so far, and the sums over all of them."""
+    """The best rows so far, and the sums over all rows."""
 
     def __init__(self, asked: Query, found: Diagram, top: int, joint: Joint | None) -> None:
         self.asked, self.found, self.joint = asked, found, joint
         self.best, self.total = BestRows(("-value", "id"), top), Accumulator()
-        # Rows, expected hits; rows with truth, their expected and real hits.
+        # Rows and their expected hits; rows with truth, their expected and real hits.
         self.total.sums = {"total": np.zeros(5)}
         self.parts = {"best": self.best, "total": self.total}
 
@@ -179,15 +180,15 @@ def _answer(asked: Query, compiled: Diagram, opened: Tables, statements: sql.Sta
 
 
 def _check_hits(hits: Sequence[Hit], where: str) -> None:
-    """Raise if a row has no id or shares it: the writer may have been trusted wrongly."""
+    """Raise if a row has no id or a duplicate one; the search relied on the writer's check."""
     seen: set[str] = set()
     for hit in hits:
         if hit.id is None:
             raise InputError(f"{where}: every row must have an id; some row has none.")
         if hit.id in seen:
             raise InputError(
-                f"{where}: ids must differ; {hit.id!r} is there twice. Drop one of the rows or "
-                "make the ids distinct."
+                f"{where}: ids must be different; {hit.id!r} appears twice. Drop one of the rows "
+                "or change an id."
             )
         seen.add(hit.id)
 
@@ -203,11 +204,11 @@ def _hit(asked: Query, compiled: Diagram, statements: sql.Statements, row: Row) 
 
 
 def _first_bad(opened: Tables, statements: sql.Statements, prefix: str, count: int) -> str:
-    """Return the message about the first row that holds a value it must not hold."""
+    """Return the error message about the first row with an invalid value."""
     letter = "p" if prefix == PROBABILITY else "y"
     must = "probabilities must lie in [0, 1]"
     if prefix == TRUTH:
-        must = "targets must be 1 (present), 0 (absent), −1 (unknown) or soft in [0, 1]"
+        must = f"targets must be {allowed()}"
     for place, label in enumerate(statements.labels):
         good = sql.good([place]) if prefix == PROBABILITY else sql.good_truth([place])
         first = (
@@ -223,6 +224,6 @@ def _first_bad(opened: Tables, statements: sql.Statements, prefix: str, count: i
                 f"{opened.where}: {must}; got {got} in column {prefix + label!r} of the row with "
                 f"id {name!r}{others}. Predict again, or drop those rows."
             )
-    if opened.dataset is not None:  # NaN, which DuckDB may not see in a WHERE: read the columns
+    if opened.dataset is not None:  # DuckDB may not find NaN in a WHERE clause, so read the columns
         opened.dataset.columns(list(statements.labels))
     return f"{opened.where}: {must}; some of {list(statements.labels)} are NaN."

@@ -1,7 +1,7 @@
-"""A query as SQL that DuckDB and Spark both run.
+"""Translate a query into SQL that both DuckDB and Spark run.
 
-Labels occur only as quoted identifiers and numbers only as literals made here; user input is never
-copied into the statement. The formula is written by the same code that computes it on arrays: a
+Labels appear only as quoted identifiers and numbers only as literals made here. User input is never
+copied into the statement. The code that computes a formula on arrays also writes it as SQL: a
 ``Term`` has the operators of an array and returns text. A value that is used twice becomes a column
 of an earlier step, so the text stays as short as the formula.
 """
@@ -22,15 +22,15 @@ class Statements:
     """The statements of a query.
 
     Attributes:
-        labels: belong to the columns p0, p1, ….
-        scored: the clause that ``best`` and ``totals`` begin with.
+        labels: the labels of the columns p0, p1, ….
+        scored: the clause with which ``best`` and ``totals`` begin.
         step: name of the last step of ``scored``.
         shown: columns of the best rows.
-        top: how many rows are the best.
-        totals: counts and sums over all rows; the last column is the probability of the last of
-            the best rows where ``bounded``.
-        truth, paths: whether the best rows come with their truth, and with a path.
-        bounded: whether the totals have that probability.
+        top: number of best rows.
+        totals: counts and sums over all rows; if ``bounded``, the last column is the probability of
+            the last of the best rows.
+        truth, paths: whether the best rows include their truth, and a path.
+        bounded: whether the totals include that probability.
     """
 
     labels: tuple[str, ...]
@@ -44,10 +44,10 @@ class Statements:
     bounded: bool
 
     def best(self, at_least: float | None = None) -> str:
-        """Return the statement that ranks the rows, those of lower probability left out.
+        """Return the statement that ranks the rows.
 
-        With the probability of the last of the best rows, only rows level with it or above are
-        sorted, and ids and truth are computed for these alone.
+        ``at_least`` is the probability of the last of the best rows. Rows below it are left out, so
+        only the others are sorted, and ids and truth are computed for them alone.
         """
         kept = "" if at_least is None else f"WHERE probability >= {number(at_least)}\n"
         return (
@@ -58,7 +58,7 @@ class Statements:
 
 @dataclass(frozen=True)
 class Term:
-    """An expression of SQL that yields a float64, and the step whose columns it needs."""
+    """An SQL expression of type float64, and the step whose columns it needs."""
 
     text: str
     step: int
@@ -82,7 +82,7 @@ class Term:
 
 
 class SqlSteps:
-    """Columns to add, step by step; a step reads the columns of those before it."""
+    """Columns that are added in steps; a step reads the columns of earlier steps."""
 
     def __init__(self, first: str) -> None:
         self.first = first
@@ -142,12 +142,12 @@ def statements(compiled: Diagram, opened: Tables, top: int) -> Statements:
     )
 
 
-_LARGEST = 10_000  # DuckDB keeps the n largest values in a heap, at most a million
+_LARGEST = 10_000  # DuckDB keeps the n largest values in a heap; its limit is a million
 
 
 @dataclass(frozen=True)
 class _SelectList:
-    """Which columns to read, the same from every source whatever its types are."""
+    """The columns to read, with the same result types from every source."""
 
     probabilities: Sequence[str]
     truths: Sequence[str]
@@ -181,14 +181,14 @@ class _SelectList:
         column = self._column(source, name)
         if str(source.schema.types[name]) in _EXACT:
             return f"CAST({column} AS DOUBLE)"
-        # Probabilities count as float32; those outside [0, 1] must not be rounded into it.
+        # Probabilities are rounded to float32, but only after checking that they are in [0, 1].
         exact = f"CAST({column} AS DOUBLE)"
         rounded = f"CAST(CAST({column} AS FLOAT) AS DOUBLE)"
         return f"CASE WHEN {exact} >= 0e0 AND {exact} <= 1e0 THEN {rounded} ELSE {exact} END"
 
 
 _TEXT = ("string", "large_string")
-_EXACT = ("float", "halffloat", "bool", "int8")  # Arrow types whose [0, 1] fits into float32
+_EXACT = ("float", "halffloat", "bool", "int8")  # Arrow types with float32-exact values in [0, 1]
 
 
 def _missing(kind: str) -> str:
@@ -196,7 +196,7 @@ def _missing(kind: str) -> str:
 
 
 def identifier(name: str, quote: str) -> str:
-    """Return a name between quotes, quotes inside doubled.
+    """Return a name as a quoted identifier; quotes in the name are doubled.
 
     Example:
         >>> print(identifier('p:5" disk', '"'))
@@ -206,7 +206,7 @@ def identifier(name: str, quote: str) -> str:
 
 
 def number(value: float) -> str:
-    """Return a float64 literal: the exponent makes it one, 17 digits make it exact.
+    """Return an exact float64 literal: it has an exponent and 17 digits.
 
     Example:
         >>> number(1.0), number(0.1)
@@ -218,14 +218,14 @@ def number(value: float) -> str:
 def good(places: Sequence[int]) -> str:
     """Return the condition that probabilities lie in [0, 1]; it is not true for NULL.
 
-    It may be true for NaN: DuckDB takes the least and greatest value of a file, which leave NaN
-    out, for proof of a comparison. The sum ``mass`` of the totals shows NaN.
+    It may be true for NaN. DuckDB decides comparisons from the minimum and maximum of a file, which
+    ignore NaN. The sum ``mass`` of the totals detects NaN.
     """
     return " AND ".join(f"p{place} >= 0e0 AND p{place} <= 1e0" for place in places)
 
 
 def good_truth(places: Sequence[int]) -> str:
-    """Return the condition that the truth can be used: null, unknown, or in [0, 1].
+    """Return the condition that the truth is valid: null, unknown, or in [0, 1].
 
     NaN is unknown, as in ``credibly.targets``.
     """

@@ -10,11 +10,10 @@ their answers.
 """
 
 from credibly.review import fiftyone, label_studio
-from credibly.review.issues import LabelIssues, label_issues
+from credibly.review.issues import label_issues
 from credibly.review.reviews import Review, ReviewLog, apply_reviews, read_queue, read_reviews
 
 __all__ = [
-    "LabelIssues",
     "Review",
     "ReviewLog",
     "apply_reviews",

@@ -1,16 +1,16 @@
-"""FiftyOne: the queue of entries to look at as a dataset on disk, and the annotators' answers.
+"""FiftyOne: write the review queue as a dataset on disk, and read the annotators' answers.
 
     issues = cr.review.label_issues(predictions)
     cr.review.fiftyone.write_labels(issues, "queue/labels.json")
     # fo.Dataset.from_dir(data_path="images", labels_path="queue/labels.json",
     #                     dataset_type=fo.types.FiftyOneImageClassificationDataset)
-    # remove the labels that are not there, then export the dataset in the same format
+    # remove the labels that are absent, then export the dataset in the same format
     reviews = cr.review.fiftyone.read_reviews("reviewed/labels.json", issues)
     corrected = cr.review.apply_reviews(predictions, reviews)
 
-Each row has the labels in doubt as classifications, with their probability as confidence. A label
-that is still there after the review is present; one that was removed is absent. Nothing here
-imports FiftyOne.
+Each row has the labels to review as classifications, with their probability as confidence. A label
+that remains after the review is present; a removed label is absent. This module does not import
+FiftyOne.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from credibly.untrusted.documents import read_json_object
 def labels(issues: Iterable[LabelIssue]) -> dict[str, object]:
     """Return the document ``labels.json`` of a FiftyOneImageClassificationDataset.
 
-    Keys are the ids of rows: the names of the images without their ending.
+    Keys are the ids of rows, which are the names of the images without their extension.
     """
     rows: dict[str, list[dict[str, object]]] = {}
     for issue in issues:
@@ -48,7 +48,7 @@ def labels(issues: Iterable[LabelIssue]) -> dict[str, object]:
 
 
 def write_labels(issues: Iterable[LabelIssue], path: str | os.PathLike[str]) -> None:
-    """Write ``labels`` as JSON; the file is complete or not there."""
+    """Write ``labels`` as JSON; the file is complete or absent."""
     write_json(path, labels(issues))
 
 
@@ -58,7 +58,7 @@ def read_reviews(
     """Return the decisions of a reviewed dataset that was exported in the same format.
 
     Args:
-        path: its ``labels.json``. Rows that it lacks were not reviewed and are skipped.
+        path: its ``labels.json``. Rows that are missing in it count as not reviewed.
         asked: the entries of the queue: issues, or ``cr.review.read_queue`` of a file.
 
     Raises:
@@ -82,7 +82,7 @@ def read_reviews(
 
 
 def _names(content: object, classes: list[str], path: Path, row: str) -> set[str]:
-    """Return the names of the labels of a row: none, one or a list; names, indices or objects."""
+    """Return the label names of a row from no label, one or a list of names, indices or objects."""
     parts = [] if content is None else content if isinstance(content, list) else [content]
     names = set()
     for part in parts:

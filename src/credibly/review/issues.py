@@ -1,7 +1,7 @@
-"""Entries whose truth is probably wrong, the surest first, and how many there are.
+"""Find labels that are probably wrong, and estimate the number of errors.
 
-Two passes over the rows, in memory that does not grow with them: one fits how often the truth is
-wrong, one collects the entries.
+It reads the rows twice, with memory that does not depend on their number. The first pass fits how
+often the truth is wrong, and the second collects the entries.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ class LabelIssue:
     """One entry to review.
 
     Attributes:
-        id, label: which entry.
-        row: number of its row in the predictions.
+        id, label: the row and the label of the entry.
+        row: index of the row in the predictions.
         kind: ``"missing"`` (marked absent, probably present), ``"extra"`` (marked present,
             probably absent) or ``"unknown"`` (not marked, probably present).
-        given: what the truth says: 1, 0, or None for unknown.
+        given: the truth of the entry: 1, 0, or None for unknown.
         probability: calibrated probability that the label is present.
-        error_probability: probability that the truth is wrong, given what it says; of an unknown
-            label, that it is present.
+        error_probability: probability that the given truth is wrong; for an unknown label, that it
+            is present.
     """
 
     id: str
@@ -66,10 +66,10 @@ class LabelIssue:
 
 @dataclass(frozen=True)
 class LabelErrors:
-    """An estimate of how many entries of a label are marked wrongly, with a 95 % interval.
+    """The estimated number of wrong annotations of a label, with a 95 % interval.
 
-    It also counts what the model cannot resolve, which the interval does not cover: an estimate to
-    compare labels by, not a measurement (docs/guide/review.md).
+    It also counts what the model cannot resolve, which the interval does not cover. Use it to
+    compare labels; it is not a measurement (docs/guide/review.md).
     """
 
     label: str
@@ -85,12 +85,12 @@ class LabelIssues:
 
     Attributes:
         issues: the entries.
-        errors: per label, in the order of the predictions; empty where it cannot be estimated.
-        total: the same over all labels; None where it cannot be estimated.
-        noise: the fitted curve behind these numbers.
-        wrong: how many labels of all rows are probably wrong: known labels whose error is at
-            least as probable as not. At most twice the estimate, since errors that no single
-            entry shows are in the estimate alone.
+        errors: one estimate per label, in the order of the predictions; empty without an estimate.
+        total: the estimate over all labels; None without one.
+        noise: the fitted curve behind these estimates.
+        wrong: number of labels in all rows that are probably wrong: known labels with an error
+            probability of at least ½. It is at most twice the estimate, which also counts errors
+            that no single entry shows.
 
     Example:
         >>> predictions = Predictions.from_arrays(
@@ -127,11 +127,11 @@ class LabelIssues:
         return f"LabelIssues({counts}{errors})"
 
     def _repr_html_(self) -> str:
-        """Return how many labels are probably wrong, and the first of them, for notebooks."""
+        """Return the number of labels that are probably wrong and the first ones, for notebooks."""
         return draw("issues", self)
 
     def to_dict(self) -> dict[str, object]:
-        """Return everything as a plain document."""
+        """Return everything as plain values."""
         return {
             "issues": [vars(each) for each in self.issues],
             "errors": [vars(each) for each in self.errors],
@@ -142,8 +142,8 @@ class LabelIssues:
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the queue as CSV, with an empty column ``decision`` for ``read_reviews``.
 
-        The file is complete or not there. Text that a spreadsheet would run as a formula begins
-        with an apostrophe.
+        The file is complete or absent. Text that a spreadsheet would run as a formula gets an
+        apostrophe in front.
         """
         with atomic_path(path) as beside, beside.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
@@ -164,27 +164,27 @@ def label_issues(
     partial: bool = False,
     executor: str | Executor = "local",
 ) -> LabelIssues:
-    """Return the entries whose truth is probably wrong, the most certain first.
+    """Return the labels that are probably wrong, the most certain first.
 
-    A curve of how often the truth contradicts the probabilities tells which disagreements are
-    errors: where probabilities of 0.95 are right in 95 of 100 rows, the other 5 are not errors. The
-    probabilities must be calibrated and come from a model that was not trained on these rows
-    (held-out or cross-fitted); a model repeats the errors that it was trained on. Per-label
-    calibration ranked best in our measurements (docs/guide/review.md). Past 4,096 labels there is
-    one estimate for all labels together. Where rows hold their most probable labels, a label that
-    is present but not held is not found.
+    A curve of how often the truth contradicts the probabilities shows which disagreements are
+    errors. For example, if probabilities of 0.95 are right in 95 of 100 rows, the other 5 are not
+    errors. The probabilities must be calibrated. They must come from a model that was not trained
+    on these rows (held-out or cross-fitted), because a model repeats the errors of its training
+    data. Per-label calibration ranked best in our measurements (docs/guide/review.md). Above 4,096
+    labels, there is one estimate for all labels together. If rows store only their most probable
+    labels, other labels that are present are not found.
 
     Args:
         predictions: with truth: in memory, or a file or a folder of shards of any size. Soft
-            targets are passed over.
-        top: at most so many entries; None for all.
-        kinds: which kinds of entries: ``"missing"``, ``"extra"``, ``"unknown"``.
-        min_probability: least error probability of an entry, in [0, 1].
-        partial: whether a folder may lack shards; otherwise that is an error.
-        executor: ``"local"``, this machine; ``"spark"`` or ``Spark(session)``, a cluster.
+            targets are ignored.
+        top: limit on the number of entries; None for all.
+        kinds: the kinds of entries to return: ``"missing"``, ``"extra"``, ``"unknown"``.
+        min_probability: the minimum error probability of an entry, in [0, 1].
+        partial: whether a folder may lack shards; by default that is an error.
+        executor: ``"local"`` for this machine; ``"spark"`` or ``Spark(session)`` for a cluster.
 
     Raises:
-        InputError: if there is no truth.
+        InputError: if the predictions have no truth.
 
     Example:
         >>> predictions = Predictions.from_arrays(
@@ -209,10 +209,10 @@ def label_issues(
 
 
 def fit_noise(predictions: Predictions) -> NoiseModel:
-    """Return how often the truth of these predictions is wrong, as ``label_issues`` fits it.
+    """Return the model of wrong truth for these predictions that ``label_issues`` fits.
 
-    ``probably_wrong`` of the result tells which labels are. Where one kind of truth is missing the
-    model alone decides.
+    Its method ``probably_wrong`` finds the wrong labels. If all truth is present or all is absent,
+    only the probabilities decide.
 
     Example:
         >>> predictions = Predictions.from_arrays(
@@ -230,9 +230,9 @@ def fit_noise(predictions: Predictions) -> NoiseModel:
 def _opened(
     predictions: Predictions | str | os.PathLike[str], partial: bool, executor: str | Executor
 ) -> tuple[Predictions | Dataset, Executor]:
-    """Return the rows, which must have the truth, and where the work runs."""
+    """Return the rows, which must have truth, and the executor."""
     needed = (
-        "label issues need the truth, which these predictions lack. Join it with "
+        "label issues need the truth, but these predictions have none. Add it with "
         "`Predictions.join_truth`, or import it with `--truth`."
     )
     if isinstance(predictions, Predictions):
@@ -254,7 +254,7 @@ def _pass(
     accumulator: A,
     feed: Callable[[A, Predictions, int], None],
 ) -> A:
-    """Return ``accumulator`` with all rows."""
+    """Return ``accumulator`` after adding all rows."""
     if isinstance(rows, Dataset):
         return worker.accumulate(rows, accumulator, feed)
     feed(accumulator, rows, 0)
@@ -266,7 +266,7 @@ def _empty_histogram(labels: Sequence[str]) -> LogOddsHistogram:
 
 
 def _count(histogram: LogOddsHistogram, batch: Predictions, first_row: int) -> None:
-    """Add the log-odds of the known entries of some rows; soft targets are passed over."""
+    """Add the log-odds of the known entries of some rows; soft targets are ignored."""
     targets = batch.targets
     assert targets is not None
     hard = batch.held & ((targets == 0) | (targets == 1))
@@ -275,13 +275,13 @@ def _count(histogram: LogOddsHistogram, batch: Predictions, first_row: int) -> N
 
 
 class _IssueQueue(Accumulators):
-    """The surest entries so far, and how many labels are probably wrong."""
+    """The most certain entries so far, and the number of labels that are probably wrong."""
 
     def __init__(
         self, top: int | None, kinds: tuple[Kind, ...], least: float, noise: NoiseModel
     ) -> None:
         self.kinds, self.least, self.noise = kinds, least, noise
-        # Of equally sure entries the first by row and label.
+        # Entries with equal error probability are ordered by row and label.
         self._entries = BestRows(("-error_probability", "row", "label"), top)
         self._count = Accumulator()
         self._count.sums = {"wrong": np.zeros(1)}
@@ -289,7 +289,7 @@ class _IssueQueue(Accumulators):
 
     @property
     def wrong(self) -> int:
-        """How many labels are probably wrong."""
+        """The number of labels that are probably wrong."""
         return int(self._count.sums["wrong"][0])
 
     def update(self, batch: Predictions, first_row: int) -> None:
@@ -312,7 +312,7 @@ class _IssueQueue(Accumulators):
         )
 
     def issues(self, labels: Sequence[str]) -> list[LabelIssue]:
-        """Return the surest entries, in order."""
+        """Return the most certain entries, in order."""
         fields = ("id", "label", "row", "given", "probability", "error_probability")
         found = []
         for id, label, row, given, probability, error in zip(
@@ -332,7 +332,7 @@ def _noise(histogram: LogOddsHistogram) -> NoiseModel:
 def _errors(
     histogram: LogOddsHistogram, labels: Sequence[str], noise: NoiseModel
 ) -> tuple[list[LabelErrors], LabelErrors | None]:
-    """Return the estimated number of errors per label and in all."""
+    """Return the estimated number of errors per label and in total."""
     if noise is NoiseModel.UNINFORMED:
         return [], None
     label, odds, targets, counts = histogram.bins()
@@ -356,7 +356,7 @@ def _errors(
 
 
 def _estimate(label: str, known: float, expected: float, draws: Array) -> LabelErrors:
-    """Return an estimate whose interval holds it: draws below 0 count as 0, which lifts them."""
+    """Return an estimate with its interval, widened to contain it (draws are clipped at 0)."""
     low, high = (float(end) for end in np.quantile(draws, [0.025, 0.975]))
     expected = float(expected)
     return LabelErrors(label, round(known), expected, min(low, expected), max(high, expected))

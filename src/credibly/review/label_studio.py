@@ -1,4 +1,4 @@
-"""Label Studio: the queue of entries to look at as tasks, and the annotators' answers.
+"""Label Studio: write the review queue as tasks, and read the annotators' answers.
 
     issues = cr.review.label_issues(predictions)
     cr.review.label_studio.write_tasks(issues, "tasks.json", data="image", root="/images")
@@ -7,8 +7,8 @@
     reviews = cr.review.label_studio.read_reviews("export.json")
     corrected = cr.review.apply_reviews(predictions, reviews)
 
-One task per row lists the labels in doubt. Labels that the annotator ticks are present, the others
-of the list are absent. Nothing here imports Label Studio.
+There is one task per row with the labels to review. Labels that the annotator ticks are present,
+and the other labels of the task are absent. This module does not import Label Studio.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from credibly.checks import InputError
 from credibly.files import write_json
 from credibly.review.issues import LabelIssue
 from credibly.review.reviews import Review
+from credibly.types import JsonObject
 from credibly.untrusted.budget import read_text
 from credibly.untrusted.documents import parse_json
 
@@ -34,13 +34,13 @@ CONFIG = """<View>
 
 def tasks(
     issues: Iterable[LabelIssue], *, data: str = "image", root: str = "", suffix: str = ""
-) -> list[dict[str, Any]]:
+) -> list[JsonObject]:
     """Return one task per row, in the order in which rows first appear in the queue.
 
     Args:
         issues: the entries, as ``cr.review.label_issues`` ranks them.
-        data: what the interface calls the item: ``"image"`` or ``"text"``.
-        root, suffix: put before and after the id to make the address of the item.
+        data: the name of the item in the interface: ``"image"`` or ``"text"``.
+        root, suffix: text before and after the id in the address of the item.
     """
     rows: dict[str, list[LabelIssue]] = {}
     for issue in issues:
@@ -48,9 +48,7 @@ def tasks(
     return [_task(name, entries, data, root, suffix) for name, entries in rows.items()]
 
 
-def _task(
-    name: str, entries: list[LabelIssue], data: str, root: str, suffix: str
-) -> dict[str, Any]:
+def _task(name: str, entries: list[LabelIssue], data: str, root: str, suffix: str) -> JsonObject:
     likely = [each.label for each in entries if each.probability >= 0.5]
     address = f"{root.rstrip('/')}/{name}{suffix}" if root else f"{name}{suffix}"
     result = {
@@ -77,14 +75,14 @@ def _task(
 
 
 def write_tasks(issues: Iterable[LabelIssue], path: str | os.PathLike[str], **options: str) -> None:
-    """Write ``tasks`` as JSON; the file is complete or not there."""
+    """Write ``tasks`` as JSON; the file is complete or absent."""
     write_json(path, tasks(issues, **options))
 
 
 def read_reviews(path: str | os.PathLike[str]) -> list[Review]:
     """Return the decisions of a project exported as JSON; tasks without an answer are skipped.
 
-    Of several annotations of a task the last one counts.
+    If a task has several annotations, the last one counts.
 
     Raises:
         InputError: if the file is not such an export.
@@ -101,7 +99,7 @@ def read_reviews(path: str | os.PathLike[str]) -> list[Review]:
     return reviews
 
 
-def _reviews(task: dict[str, Any]) -> list[Review]:
+def _reviews(task: JsonObject) -> list[Review]:
     asked = [str(each["value"]) for each in task["data"]["check"]]
     answers = [each for each in task.get("annotations", []) if not each.get("was_cancelled")]
     if not answers:

@@ -1,15 +1,15 @@
-r"""How many entries of a truth are wrong, from probabilities and the truth alone.
+r"""Estimate how many annotations are wrong, from probabilities and annotations.
 
-Where the truth is right, its rate rises from 0 to 1 with the log-odds g of a good model. Where a
-share of absent labels is marked present, the rate cannot fall below that share however sure the
-model is, and likewise at the top:
+If the truth is right, its rate rises from 0 to 1 with the log-odds g of a good model. If a share of
+absent labels is marked present, the rate cannot fall below that share, however certain the model
+is. The same holds for present labels at the top:
 
 $$P(\tilde y = 1 \mid g) = f + (1 - f - c)\,\sigma(a g + b).$$
 
-The floor f is the share of absent entries marked present, the ceiling's gap c the share of present
-entries marked absent. Both are fitted by maximum likelihood, all labels together. What the model
-cannot resolve looks like noise where it makes the curve flatten, and truth and log-odds alone
-cannot tell the two apart.
+The floor f is the share of absent entries that are marked present. The gap c below 1 is the share
+of present entries that are marked absent. Both are fitted by maximum likelihood for all labels
+together. Uncertainty of the model that flattens the curve looks like noise. Truth and log-odds
+alone cannot tell the two apart.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class NoiseModel:
     Attributes:
         marked_present: share of absent entries that are marked present, f.
         marked_absent: share of present entries that are marked absent, c.
-        slope, intercept: of the log-odds of what is really present.
-        UNINFORMED: a truth that says nothing, so that the model alone decides.
+        slope, intercept: parameters of the log-odds of the real presence.
+        UNINFORMED: the model of a truth without information, so only the probabilities decide.
 
     Example:
         >>> noise = NoiseModel(0.02, 0.02, 1.0, 0.0)
@@ -78,13 +78,13 @@ class NoiseModel:
 
     @classmethod
     def fit(cls, odds: Array, targets: Array, counts: Array) -> NoiseModel | None:
-        """Return the curve of entries, each ``counts`` times; None unless both kinds are there.
+        """Return the curve for entries with ``counts``; None unless some are present, some absent.
 
-        Log-odds count with six digits: sums of rows in another order have others behind them.
+        Log-odds are rounded to six digits, because sums of rows in another order differ beyond.
         """
         if not 0 < counts @ targets < counts.sum():
             return None
-        with threadpool_limits(1):  # small sums: more threads cost time and change the last bits
+        with threadpool_limits(1):  # for small sums, threads cost time and change the last bits
             return _fit(_binned(np.round(odds, 6), targets, counts))
 
     def resampled(
@@ -102,7 +102,7 @@ class NoiseModel:
                 yield _fit(_Binned(bins.centres, entries - present, present), self)
 
     def error_probability(self, odds: Array, targets: Array) -> Array:
-        """Return the probability that each truth is wrong; of an unknown one, that it is 1."""
+        """Return the probability that each truth is wrong, or that an unknown label is present."""
         real = expit(self.slope * odds + self.intercept)
         rate = self.marked_present + (1 - self.marked_present - self.marked_absent) * real
         extra = self.marked_present * (1 - real) / np.maximum(rate, 1e-300)
@@ -113,7 +113,7 @@ class NoiseModel:
     def suspects(
         self, probabilities: Array, targets: Array, least: float, kinds: Sequence[Kind]
     ) -> Array:
-        """Return which entries of these kinds have an error probability of ``least`` or more."""
+        """Return whether each entry is of these kinds with an error probability ≥ ``least``."""
         f, c = self.marked_present, self.marked_absent
         both = least * (1 - f - c)
         missing_from, extra_to = (
@@ -130,10 +130,10 @@ class NoiseModel:
         return found
 
     def probably_wrong(self, probabilities: Array, targets: Array) -> Array:
-        """Return which known labels are wrong at least as probably as not.
+        """Return which known labels are wrong with a probability of at least one half.
 
-        This is the one definition behind every count of labels to review. Soft and unknown entries
-        are never counted.
+        Every count of labels to review uses this definition. Soft and unknown entries are never
+        counted.
         """
         return self.suspects(probabilities, targets, PROBABLY, ("missing", "extra"))
 
@@ -151,7 +151,7 @@ class _Binned:
 
 
 def _binned(odds: Array, targets: Array, counts: Array) -> _Binned:
-    """Return about equally many entries per bin, from finer bins: mean, truth and count."""
+    """Merge fine bins into bins of about equal counts; each has mean log-odds, truth and count."""
     order = np.argsort(odds, kind="stable")
     odds, truth, weights = odds[order], targets[order], counts[order]
     place = np.minimum((np.cumsum(weights) - weights / 2) * BINS / weights.sum(), BINS - 1)
@@ -162,7 +162,7 @@ def _binned(odds: Array, targets: Array, counts: Array) -> _Binned:
 
 
 def _fit(bins: _Binned, start: NoiseModel | None = None) -> NoiseModel:
-    """Fit the curve to binned entries, from a few starts or from one."""
+    """Fit the curve to binned entries, from several starts or from the given one."""
     from scipy.optimize import minimize
 
     weight = bins.absent + bins.present
@@ -204,8 +204,8 @@ _MAX_CELLS = 2**26
 class LogOddsHistogram(SparseSums):
     """Counts and sums of log-odds in fine bins, for each label, of present and absent entries.
 
-    A bin keeps the mean of its log-odds, so that a fit differs from one on all entries only by
-    what the curvature of the loss makes of their spread within a bin.
+    A bin stores the mean of its log-odds. A fit to bins differs from a fit to entries only through
+    the curvature of the loss within a bin.
 
     Args:
         num_labels: number of labels; 1 pools all labels.
@@ -229,7 +229,7 @@ class LogOddsHistogram(SparseSums):
         self.cells = np.zeros((cells, 2))  # number of entries, sum of their log-odds
 
     def update(self, labels: Array, log_odds: Array, targets: Array) -> None:
-        """Add known entries, each (entries,), with the number of their label."""
+        """Add known entries, each (entries,), with the index of their label."""
         odds, truth = log_odds.astype(np.float64), targets.astype(np.float64)
         if np.isnan(odds).any():
             raise checks.InputError("log-odds must not be NaN where the truth is known; some are.")
@@ -242,7 +242,7 @@ class LogOddsHistogram(SparseSums):
                 self.cells[:, column] += np.bincount(spots, weights, len(self.cells))
 
     def bins(self) -> tuple[Array, Array, Array, Array]:
-        """Return label, mean log-odds, target (0 or 1) and count of the bins that are not empty."""
+        """Return label, mean log-odds, target (0 or 1) and count of the non-empty bins."""
         keys = np.flatnonzero(self.cells[:, 0])
         counts, sums = self.cells[keys].T
         place = keys // 2 % self._bins

@@ -1,16 +1,16 @@
-"""What people decided: queues with decisions, the log of reviews, and the truth that results."""
+"""Decisions of reviewers: queues, the log of reviews, and the corrected truth."""
 
 from __future__ import annotations
 
 import csv
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from io import StringIO
 from pathlib import Path
 from threading import Lock
-from typing import Any
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from credibly.checks import InputError, nearest
 from credibly.files import append_lines, shared_lock, spreadsheet_text
 from credibly.predictions import Predictions
 from credibly.targets import UNKNOWN
+from credibly.types import JsonObject
+from credibly.untrusted.budget import check_file, read_text
+from credibly.untrusted.documents import parse_json
 
 WORDS = {
     "1": 1,
@@ -43,65 +46,64 @@ class Review:
 
 
 def read_reviews(path: str | os.PathLike[str]) -> list[Review]:
-    """Return the decisions of a queue whose column ``decision`` was filled in; the rest is skipped.
+    """Return the decisions of a queue with a filled column ``decision``; empty ones are skipped.
 
     A decision is 1, yes or present; 0, no or absent; −1 or unknown. A file that ends in ``.jsonl``
-    is read as a ``ReviewLog``: of several decisions about an entry the last one counts.
+    is read as a ``ReviewLog``: if an entry has several decisions, the last one counts.
 
     Raises:
-        InputError: if a column is missing or a decision is none of these.
+        InputError: if a column is missing or a decision has another value.
     """
     path = Path(path)
     if path.suffix == ".jsonl":
-        path.stat()  # a log may be new; one to read must be there
+        path.stat()  # a new log need not exist, but a log to read must
         return ReviewLog(path).reviews()
     reviews = []
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file)
-            _require_columns(path, reader.fieldnames, ("id", "label", "decision"))
-            for row in reader:
-                word = (row["decision"] or "").strip().lower().replace("−", "-")
-                if not word:
-                    continue
-                if word not in WORDS:
-                    raise InputError(
-                        f"{path}: line {reader.line_num}, the decision must be present, absent or "
-                        f"unknown (1, 0, −1); got {word!r}."
-                    )
-                reviews.append(Review(_text(row["id"]), _text(row["label"]), WORDS[word]))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path} must be a CSV file; {error}.") from error
+    for line, row in _rows(path, ("id", "label", "decision")):
+        word = (row["decision"] or "").strip().lower().replace("−", "-")
+        if not word:
+            continue
+        if word not in WORDS:
+            raise InputError(
+                f"{path}: line {line}, the decision must be present, absent or unknown "
+                f"(1, 0, −1); got {word!r}."
+            )
+        reviews.append(Review(_text(row["id"]), _text(row["label"]), WORDS[word]))
     return reviews
 
 
 def read_queue(path: str | os.PathLike[str]) -> list[Review]:
-    """Return all entries of a queue file, those without a decision as unknown (−1)."""
-    path = Path(path)
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        reader = csv.DictReader(file)
-        _require_columns(path, reader.fieldnames, ("id", "label"))
-        return [Review(_text(row["id"]), _text(row["label"]), UNKNOWN) for row in reader]
+    """Return all entries of a queue file; entries without a decision are unknown (−1)."""
+    rows = _rows(Path(path), ("id", "label"))
+    return [Review(_text(row["id"]), _text(row["label"]), UNKNOWN) for _, row in rows]
 
 
-def _require_columns(path: Path, found: Sequence[str] | None, names: Sequence[str]) -> None:
-    for name in names:
-        if name not in (found or ()):
-            raise InputError(
-                f"{path} must be a queue with the columns {', '.join(names)}; {name!r} is missing."
-            )
+def _rows(path: Path, names: Sequence[str]) -> Iterator[tuple[int, dict[str, str | None]]]:
+    """Yield the rows of a queue with these columns, each with the number of its last line."""
+    reader = csv.DictReader(StringIO(read_text(path, "text"), newline=""))
+    try:
+        for name in names:
+            if name not in (reader.fieldnames or ()):
+                raise InputError(
+                    f"{path} must be a queue with the columns {', '.join(names)}; {name!r} is "
+                    "missing."
+                )
+        for row in reader:
+            yield reader.line_num, row
+    except csv.Error as error:
+        raise InputError(f"{path} must be a CSV file; {error}.") from error
 
 
 def _text(cell: str | None) -> str:
-    """Return the cell as it was before it was guarded against spreadsheets."""
+    """Return the text of a cell without the protection against formulas."""
     return spreadsheet_text(cell or "")
 
 
 def apply_reviews(predictions: Predictions, reviews: Sequence[Review]) -> Predictions:
-    """Return the predictions with their truth corrected by the decisions of people.
+    """Return the predictions with their truth corrected by reviews.
 
     Raises:
-        InputError: if a decision is about an id or a label that the predictions do not have.
+        InputError: if a review names an id or a label that the predictions do not have.
 
     Example:
         >>> predictions = Predictions.from_arrays(
@@ -121,12 +123,12 @@ def apply_reviews(predictions: Predictions, reviews: Sequence[Review]) -> Predic
     for review in reviews:
         if review.id not in rows:
             raise InputError(
-                f"a review is about id {review.id!r}, which the predictions do not have. "
+                f"a review names id {review.id!r}, which the predictions do not have. "
                 f"{nearest(review.id, rows)}"
             )
         if review.label not in columns:
             raise InputError(
-                f"a review is about label {review.label!r}, which the predictions do not have. "
+                f"a review names label {review.label!r}, which the predictions do not have. "
                 f"{nearest(review.label, columns)}"
             )
         targets[rows[review.id], columns[review.label]] = review.decision
@@ -145,7 +147,7 @@ _WORDS = {decision: word for word, decision in VALUES.items()}
 
 @dataclass(frozen=True)
 class LoggedReview:
-    """A decision with who made it and when (UTC, ISO 8601)."""
+    """A decision with the reviewer and the time (UTC, ISO 8601)."""
 
     review: Review
     who: str
@@ -163,15 +165,15 @@ class LoggedReview:
 
 
 class ReviewLog:
-    """A file of decisions, JSON Lines: id, label, value, who, when. It only grows.
+    """A JSON Lines file of decisions: id, label, value, who, when. Lines are only appended.
 
-    A decision is on the disk when ``append`` returns. Several people and processes may append at
-    once. Of several decisions about an entry the last one counts, and all of them stay; the value
-    ``undecided`` withdraws the decision before. What a killed process left of a line is skipped
-    (``skipped`` counts such lines).
+    A decision is on disk when ``append`` returns. Several people and processes may append at the
+    same time. If an entry has several decisions, all stay in the file and the last one counts. The
+    value ``undecided`` withdraws the previous decision. Incomplete lines of a killed process are
+    skipped (``skipped`` counts them).
 
     Args:
-        path: the file, which need not exist yet; its folder must.
+        path: the file, which need not exist yet; its folder must exist.
 
     Example:
         >>> import tempfile
@@ -189,8 +191,6 @@ class ReviewLog:
         self._read_to = 0
         self._identity: tuple[int, int] | None = None
         self._lock = Lock()
-        if self.path.exists() and not self.path.is_file():
-            raise InputError(f"a log of reviews must be a file; {self.path} is not.")
         if not self.path.parent.is_dir():
             raise InputError(
                 f"the folder of a log of reviews must exist; {self.path.parent} does not."
@@ -204,10 +204,10 @@ class ReviewLog:
                 )
 
     def append(self, reviews: Sequence[Review], who: str = "") -> None:
-        """Add decisions; they are on the disk when this returns.
+        """Add decisions; they are on disk when this returns.
 
         Raises:
-            OSError: if they could not be kept; then none of them is in the log.
+            OSError: if they could not be written; then none of them is in the log.
         """
         when = datetime.now(UTC).isoformat(timespec="milliseconds")
         lines = [
@@ -218,7 +218,7 @@ class ReviewLog:
             append_lines(self.path, lines)
 
     def entries(self) -> list[LoggedReview]:
-        """Return every decision, in the order in which they were made."""
+        """Return every decision, in the order of the file."""
         with self._lock:
             self._catch_up()
             return list(self._entries)
@@ -233,14 +233,15 @@ class ReviewLog:
         return [each.review for each in self.latest().values()]
 
     def _catch_up(self) -> None:
-        """Read what was added since the last time."""
+        """Read the lines that were added since the last call."""
         try:
+            check_file(self.path, "text")
             file = self.path.open("rb")
         except FileNotFoundError:
             self._forget()
             return
         with file:
-            shared_lock(file)  # a writer that fails takes back what it wrote
+            shared_lock(file)  # a writer that fails removes what it wrote before it unlocks
             about = os.fstat(file.fileno())
             if self._identity != (about.st_dev, about.st_ino) or about.st_size < self._read_to:
                 self._forget()
@@ -256,14 +257,14 @@ class ReviewLog:
         if not line:
             return
         try:
-            self._entries.append(_entry(json.loads(line)))
-        except (ValueError, KeyError, TypeError, RecursionError):
+            self._entries.append(_entry(parse_json(line.decode(), f"{self.path} must be JSON")))
+        except (ValueError, KeyError, TypeError):
             self.skipped += 1
 
     def _forget(self) -> None:
         self._entries, self._read_to, self.skipped, self._identity = [], 0, 0, None
 
 
-def _entry(document: dict[str, Any]) -> LoggedReview:
+def _entry(document: JsonObject) -> LoggedReview:
     review = Review(str(document["id"]), str(document["label"]), VALUES[document["value"]])
     return LoggedReview(review, str(document["who"]), str(document["when"]))

@@ -1,13 +1,13 @@
-"""Train, resume, calibrate, predict, export.
+"""Train models: resume, calibrate, predict and export runs.
 
     run = cr.train.fit(cr.data.load("digits"), cr.train.Network(), folder="runs/x")
     run.predict(images).probabilities
 
-A run is a model with the pipeline from its scores to label sets; in a folder, ``load`` opens it
-again. Importing this package does not import torch.
+A run is a model with the pipeline from its scores to label sets. A run in a folder is opened by
+``load``. Importing this package does not import torch.
 
 ==================  ==========================================================================
-module              what it holds
+module              content
 ==================  ==========================================================================
 recipes             ``Auto``, ``Linear``, ``Network`` …: how to train
 fitting             ``fit``: from data and a recipe to a trained run
@@ -24,7 +24,7 @@ prediction, onnx    predictions of many rows in parts; export
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from credibly.train.recipes import (
     Auto,
@@ -40,11 +40,11 @@ from credibly.train.recipes import (
 
 if TYPE_CHECKING:
     from credibly.train.assembly import resolve
-    from credibly.train.callbacks import Callback, ProgressBar, read_log
+    from credibly.train.callbacks import Callback, read_log
     from credibly.train.fitting import fit
     from credibly.train.onnx import export
-    from credibly.train.prediction import predict_members_to, predict_to
-    from credibly.train.run import Run, load
+    from credibly.train.run import Run
+    from credibly.train.run import load as load
 
 __all__ = [
     "Auto",
@@ -53,33 +53,28 @@ __all__ = [
     "Linear",
     "Network",
     "Probe",
-    "ProgressBar",
     "Recipe",
     "Run",
     "TextLinear",
     "Trees",
     "export",
     "fit",
-    "load",
-    "predict_members_to",
-    "predict_to",
     "read_log",
     "recipe",
     "resolve",
 ]
 
-# No module has the name of a function: importing it would put the module in the function's place.
+# No module has the name of a function: importing it would replace the function by the module.
 _MODULES = {
-    **dict.fromkeys(("Callback", "ProgressBar", "read_log"), "callbacks"),
+    **dict.fromkeys(("Callback", "read_log"), "callbacks"),
     **dict.fromkeys(("Run", "load"), "run"),
-    **dict.fromkeys(("predict_members_to", "predict_to"), "prediction"),
     "export": "onnx",
     "fit": "fitting",
     "resolve": "assembly",
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _MODULES:
         raise AttributeError(f"module 'credibly.train' has no attribute {name!r}")
     from credibly.checks import require  # it imports numpy, and --help must not

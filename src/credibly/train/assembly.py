@@ -1,9 +1,9 @@
-"""From data and a recipe to the parts of a run: the resolved recipe, model, loss, accelerator.
+"""Build the parts of a run from data and a recipe: resolved recipe, model, loss, accelerator.
 
-A user's own network or loss is an object in the recipe, for which ``object:NAME`` stands in a
-configuration, or a factory, ``python:package.module:factory``. A factory runs code, so one is
-imported only where the user names it: by ``--model``, by their own configuration file, or by
-``allow_python=True`` when a run is loaded.
+A recipe may hold the user's own network or loss: as an object, written to configurations as
+``object:NAME``, or as a factory, ``python:package.module:factory``. A factory runs code. It is
+therefore imported only if the user names it: by ``--model``, by their own configuration file, or
+by ``allow_python=True`` when a run is loaded.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from credibly.train.recipes import (
     TextLinear,
 )
 from credibly.train.run_folder import MIN_ROWS, description, few_rows, names_held_out
-from credibly.types import Array
+from credibly.types import Array, JsonObject
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -61,7 +61,7 @@ SMALLEST_LOSS = """
 
 
 def with_names(recipe: Recipe) -> tuple[Recipe, nn.Module | None, Loss | None]:
-    """Return the recipe with names for the objects in it, the network and the loss, if any.
+    """Return the recipe with its objects replaced by names, and the network and the loss, if any.
 
     Raises:
         InputError: if an object is not a network or a loss.
@@ -91,20 +91,19 @@ def with_names(recipe: Recipe) -> tuple[Recipe, nn.Module | None, Loss | None]:
 
 
 def missing_object(name: str, what: str) -> InputError:
-    """Return the error for a configuration that stands for an object nobody passed in."""
+    """Return the error for a configuration that needs an object which was not passed."""
     return InputError(
-        f"this run was trained with a {what} object ({name.removeprefix(OBJECT)}), which a folder "
-        f"cannot hold. Pass the same kind of object: `cr.load(folder, {what}=…)`, or put it into "
-        f"the recipe to go on training."
+        f"this run was trained with your own {what} ({name.removeprefix(OBJECT)}), which a run "
+        f"folder does not store. Pass it again: `cr.load(folder, {what}=…)`. To continue "
+        "training, put it into the recipe."
     )
 
 
 def refuse_python(name: str) -> InputError:
-    """Return the error for a run that names code while nobody allowed to import it."""
+    """Return the error for a run that names code without permission to import it."""
     return InputError(
-        f"this run names code to import ({name}). Only if you trust it: "
-        "`cr.load(folder, allow_python=True)` or --allow-python; or pass the network itself, "
-        "`cr.load(folder, model=…)`."
+        f"this run imports Python code ({name}). If you trust it, use `cr.load(folder, "
+        "allow_python=True)` or --allow-python. Or pass the network: `cr.load(folder, model=…)`."
     )
 
 
@@ -142,18 +141,18 @@ def build_from_factory(name: str, shape: tuple[int, ...], num_scores: int) -> nn
 
 @runtime_checkable
 class TextModel(Protocol):
-    """What a network for texts has beside ``forward``."""
+    """The methods that a network for texts has in addition to ``forward``."""
 
     def encode(self, texts: Array) -> Encoded:
-        """Return rows of tensors for texts of shape (rows, columns)."""
+        """Encode texts of shape (rows, columns) as rows of tensors."""
         ...
 
     def write_encoder(self, folder: Path) -> None:
-        """Write into ``folder`` what ``encode`` needs beside the weights."""
+        """Write what ``encode`` needs, except the weights, into ``folder``."""
         ...
 
     def read_encoder(self, folder: Path) -> None:
-        """Read what ``write_encoder`` wrote, when a run is loaded."""
+        """Read the files of ``write_encoder`` when a run is loaded."""
         ...
 
 
@@ -174,7 +173,7 @@ def text_model(model: nn.Module) -> TextModel:
 
 @torch.no_grad()
 def check_scores(model: nn.Module, data: Data, num_scores: int, image_size: int | None) -> None:
-    """Check on two rows that a user's network returns one score per label (or two)."""
+    """Check on two rows that a user's network returns one or two scores per label."""
     data = data.take(np.arange(min(2, len(data))))
     if data.texts is not None:
         data = data.encoded_by(text_model(model).encode)
@@ -199,7 +198,7 @@ def check_scores(model: nn.Module, data: Data, num_scores: int, image_size: int 
 
 
 def _shapes(inputs: Any) -> object:
-    """Return the shape of inputs; of several by name, that of each."""
+    """Return the shape of the inputs, or the shapes by name if there are several."""
     if isinstance(inputs, torch.Tensor):
         return tuple(inputs.shape)
     return {name: tuple(tensor.shape) for name, tensor in inputs.items()}
@@ -232,18 +231,18 @@ SOLVED_WEIGHTS = 10_000_000
 
 
 def resolve(recipe: Recipe, data: Data, loss: Loss | None = None) -> Recipe:
-    """Return ``recipe`` with all that ``data`` decide filled in, checked against them.
+    """Resolve all defaults of ``recipe`` that depend on ``data``, and check it against the data.
 
     Args:
         recipe: with names, not objects.
         data: the rows.
-        loss: the object that ``recipe.loss`` names, where there is one.
+        loss: the object that ``recipe.loss`` names, if it names one.
     """
     if recipe.loss == "auto":
         recipe = dataclasses.replace(recipe, loss=default_loss(data))
     if isinstance(recipe, Auto) and not _compares(recipe, data):
         recipe = _usual(recipe, data)
-    if few_rows(data):  # nothing is held out to calibrate on
+    if few_rows(data):  # without held-out rows, no calibrator can be fitted
         recipe = dataclasses.replace(recipe, calibrate="none")
     if recipe.average_size is not None and recipe.average_size > len(data.labels):
         raise InputError(
@@ -263,12 +262,12 @@ def resolve(recipe: Recipe, data: Data, loss: Loss | None = None) -> Recipe:
 
 
 def num_processes() -> int:
-    """Return the number of processes that torchrun started; 1 without it."""
+    """Return the number of processes that torchrun started, or 1 without torchrun."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def default_loss(data: Data) -> str:
-    """Return the loss that ``auto`` stands for; benchmarks/results/defaults.md gives the reasons.
+    """Return the loss that ``auto`` selects. benchmarks/results/defaults.md gives the reasons.
 
     Example:
         >>> from credibly import data
@@ -284,7 +283,7 @@ def default_loss(data: Data) -> str:
 
 
 def _compares(recipe: Auto, data: Data) -> bool:
-    """Return whether models are compared: with a loss that every candidate can be trained for."""
+    """Return whether models are compared. The loss must suit every candidate."""
     if data.features is None or num_processes() > 1 or few_rows(data):
         return False
     if isinstance(data.targets, SparseTargets):  # candidates need the scores of all labels
@@ -293,7 +292,7 @@ def _compares(recipe: Auto, data: Data) -> bool:
 
 
 def _usual(recipe: Auto, data: Data) -> Recipe:
-    """Return the recipe that is usual for data on which models are not compared."""
+    """Return the default recipe for data on which models are not compared."""
     solved: type[TextLinear] | type[Linear] | None = None
     if data.kind == "text":
         solved = TextLinear
@@ -304,22 +303,22 @@ def _usual(recipe: Auto, data: Data) -> Recipe:
         return solved(**shared, folds=recipe.folds)
     if recipe.folds:
         raise InputError(
-            f"`folds` belongs to models for features and to tfidf; a network is trained on "
-            f"{data.source}, and rows held out choose its epoch. Leave `folds` out."
+            f"`folds` is for models of features and for tfidf. {data.source} is trained with a "
+            "network, whose epoch is chosen on held-out rows. Leave `folds` out."
         )
     return Network(**shared)
 
 
 def _usual_network(data: Data) -> str:
-    """Return the name of the network that ``auto`` stands for."""
+    """Return the name of the network that ``auto`` selects."""
     if data.kind == "features":
         return "mlp"
     if data.kind == "text":
         return "tfidf"
     if data.kind == "text+regions":
         raise InputError(
-            f"{data.source} holds questions with regions of images; name a network for both, e.g. "
-            "--model hf:FOLDER of LXMERT."
+            f"{data.source} holds questions with image regions. Name a network that takes both, "
+            "e.g. --model hf:FOLDER with LXMERT."
         )
     shape = data.input_shape
     small = shape is not None and max(shape[1:]) <= SMALL_IMAGE
@@ -335,7 +334,7 @@ def _network(recipe: Network, data: Data, loss: Loss | None) -> Network:
     if recipe.model == "auto" and model == "efficientnet-lite0" and weights is None:
         weights = "auto"
     if weights == "auto":
-        efficientnet.weights_file()  # refuses before anything is read
+        efficientnet.weights_file()  # fails before any data is read
     recipe = dataclasses.replace(recipe, model=model, weights=weights)
     if isinstance(data.images, LazyImages) and model in CONVOLUTIONAL:
         size = recipe.image_size or _stored_size(data.images)
@@ -344,36 +343,39 @@ def _network(recipe: Network, data: Data, loss: Loss | None) -> Network:
         recipe = _on_sparse_features(recipe, data)
     if recipe.views != "one" and data.kind != "images":
         raise InputError(
-            f"`views` {recipe.views} needs images; {data.source} holds {data.kind}. Use one."
+            f"`views` {recipe.views} needs images; {data.source} holds {data.kind}. Use "
+            "`views` one."
         )
     if recipe.mixup and data.texts is not None:
         raise InputError(
             f"`mixup` mixes features or images; {data.source} holds {data.kind}. Leave it out."
         )
     if recipe.features and model == "tfidf":
-        raise InputError("`features` caches a backbone's output; tfidf has none. Leave it out.")
+        raise InputError(
+            "`features` stores the output of a backbone, but tfidf has no backbone. Leave it out."
+        )
     start = _probe_first(recipe, data, loss)
-    # A last layer that fits the features as they are loses that when norms take statistics of
-    # small batches instead; from a random last layer fixed norms gain nothing.
+    # If norms use statistics of small batches, the features change and a solved last layer no
+    # longer fits them. From a random last layer, fixed norms bring no gain.
     norms = start if recipe.fixed_norms is None else recipe.fixed_norms
     size = rows_per_step(recipe.batch_size, int((data.split == TRAIN).sum()))
     recipe = dataclasses.replace(recipe, batch_size=size, probe_first=start, fixed_norms=norms)
     patience = (2 if start else 0) if recipe.patience is None else recipe.patience
     recipe = dataclasses.replace(recipe, epochs=recipe.num_epochs, patience=patience)
-    if few_rows(data):  # nothing is held out to judge epochs by
+    if few_rows(data):  # no held-out rows to select an epoch
         recipe = dataclasses.replace(recipe, select="last")
     return dataclasses.replace(recipe, learning_rate=recipe.highest_rate)
 
 
 def _stored_size(images: LazyImages, sample: int = 32) -> int:
-    """Return the usual side, 224, or the shorter side of the images where that is smaller."""
+    """Return 224, or the shorter side of the images if it is smaller."""
     rows = np.unique(np.linspace(0, len(images) - 1, sample).astype(int)) if len(images) else []
     sides = [min(images[int(row)].shape[:2]) for row in rows]
     return int(min(DEFAULT_SIZE, max(np.median(sides), 32))) if sides else DEFAULT_SIZE
 
 
 def _probe_first(recipe: Network, data: Data, loss: Loss | None) -> bool:
-    """Return whether the last layer is solved first; refuse a wish that cannot be met."""
+    """Return whether the last layer is solved first. Raise if a required probe is impossible."""
     wanted = recipe.probe_first
     if wanted is None:
         pretrained = recipe.weights not in (None, "none") and not recipe.frozen
@@ -391,8 +393,8 @@ def _probe_first(recipe: Network, data: Data, loss: Loss | None) -> bool:
         )
     elif not can_probe(loss_of(recipe, None, num_labels=len(data.labels), num_rows=len(data))):
         problem = (
-            "a loss with one score per label, no memory of its own and a gradient that is that of "
-            f"its value; got {recipe.loss!r}"
+            "a loss with one score per label and without parameters or state of its own, whose "
+            f"gradient belongs to its value; got {recipe.loss!r}"
         )
     if problem is not None and recipe.probe_first:
         raise InputError(f"`probe_first` needs {problem}. Leave it out.")
@@ -400,7 +402,7 @@ def _probe_first(recipe: Network, data: Data, loss: Loss | None) -> bool:
 
 
 def _on_sparse_features(recipe: Network, data: Data) -> Network:
-    """Return the recipe for sparse features; refuse what needs a dense matrix."""
+    """Return the recipe for sparse features. Raise if it needs a dense matrix."""
     assert data.input_shape is not None
     what = f"{data.source} holds {data.input_shape[0]:,} sparse features"
     if recipe.model not in ("linear", "mlp"):
@@ -423,7 +425,7 @@ def _on_sparse_features(recipe: Network, data: Data) -> Network:
 
 
 def _check_solved(recipe: Solved, data: Data, loss: Loss | None) -> None:
-    """Refuse data and losses whose last layer cannot be solved."""
+    """Raise for data and losses whose last layer cannot be solved."""
     steps = f"To train it by steps, give an option of Network: --model {recipe.model} --epochs 30."
     if isinstance(recipe, Linear) and data.kind != "features":
         raise InputError(
@@ -438,8 +440,8 @@ def _check_solved(recipe: Solved, data: Data, loss: Loss | None) -> None:
         )
     if isinstance(data.targets, SparseTargets):
         raise InputError(
-            f"{data.source} has {data.num_labels:,} labels as sparse targets, for which a linear "
-            "model is not solved. Use --model mlp, which goes through a hidden layer."
+            f"{data.source} has {data.num_labels:,} labels as sparse targets. A linear model "
+            "cannot be solved for them. Use --model mlp, which has a hidden layer."
         )
     sparse = data.sparse_features
     if sparse is not None and sparse.shape[1] * len(data.labels) > SOLVED_WEIGHTS:
@@ -449,8 +451,9 @@ def _check_solved(recipe: Solved, data: Data, loss: Loss | None) -> None:
         )
     if not _solvable(recipe, data, loss):
         raise InputError(
-            f"loss {recipe.loss!r} has no minimum in the weights alone: it learns or remembers "
-            f"something of its own, or its gradient is not that of its value. {steps}"
+            f"the last layer cannot be solved for loss {recipe.loss!r}, because the loss has "
+            "parameters or state of its own, or its gradient does not belong to its value. "
+            f"{steps}"
         )
 
 
@@ -459,7 +462,7 @@ def _solvable(recipe: Recipe, data: Data, loss: Loss | None) -> bool:
 
 
 def _check_compared(recipe: Recipe, data: Data) -> None:
-    """Refuse data and losses that forests, boosting and ensembles do not take."""
+    """Raise for data and losses that forests, boosting and ensembles do not support."""
     what = "`ensemble`" if isinstance(recipe, Ensemble) else f"`model` {recipe.model}"
     if data.kind != "features":
         raise InputError(
@@ -481,7 +484,7 @@ def _check_compared(recipe: Recipe, data: Data) -> None:
 
 
 def _folds(recipe: Recipe, data: Data) -> int:
-    """Return the number of folds that ``None`` stands for; check a given one against the data."""
+    """Return the number of folds. ``None`` selects a default; a given number is checked."""
     rows = int((data.split != TEST).sum())
     if recipe.folds is None:
         if names_held_out(data):
@@ -493,8 +496,8 @@ def _folds(recipe: Recipe, data: Data) -> int:
         return (3 if isinstance(recipe, TextLinear) else 5) if wanted and rows >= MIN_ROWS else 0
     if recipe.folds and names_held_out(data):
         raise InputError(
-            f"`folds` replaces held-out rows, and {data.source} names some; got {recipe.folds}. "
-            "Leave `folds` out, or mark those rows as training rows."
+            f"{data.source} has held-out rows, which `folds` would replace; got `folds` "
+            f"{recipe.folds}. Leave `folds` out, or mark these rows as training rows."
         )
     if recipe.folds > rows / 2:
         raise InputError(
@@ -508,7 +511,7 @@ def _folds(recipe: Recipe, data: Data) -> int:
 
 
 def build_loss(recipe: Recipe, data: Data, num_rows: int, loss: Loss | None = None) -> Loss:
-    """Return the user's ``loss``, or the one that the recipe names."""
+    """Return the user's ``loss``, or the loss that the recipe names."""
     criterion = loss_of(recipe, loss, num_labels=len(data.labels), num_rows=num_rows)
     if not criterion.has_link and few_rows(data):
         raise InputError(
@@ -532,7 +535,7 @@ def build_network(
     weights: str | None = None,
     encoder: Path | None = None,
 ) -> NetworkModule:
-    """Return the built-in network that a recipe names, with fresh weights or those of a file.
+    """Return the built-in network that a recipe names, with fresh or stored weights.
 
     Args:
         network: the recipe.
@@ -540,12 +543,12 @@ def build_network(
         num_labels: number of labels.
         criterion: the loss.
         weights: of the backbone.
-        encoder: folder of a run on texts, which holds the encoder.
+        encoder: folder of a run on texts, which contains the encoder.
     """
     from credibly import models
 
     num_outputs = criterion.num_outputs(num_labels)
-    shared: dict[str, Any] = {"dropout": network.dropout, "frozen": network.frozen}
+    shared: JsonObject = {"dropout": network.dropout, "frozen": network.frozen}
     if encoder is not None or getattr(inputs, "texts", None) is not None:
         limits = {"terms": network.terms, "max_length": network.max_length}
         own = {**shared, **limits, "weights": weights, "encoder": encoder}
@@ -567,9 +570,9 @@ def build_network(
 def build_model(
     network: Network, data: Data, criterion: Loss, seed: int, model: nn.Module | None = None
 ) -> nn.Module:
-    """Return the network to train: the user's, or a fresh one, the same for the same seed.
+    """Return the network to train: the user's, or a fresh one.
 
-    The last biases of a fresh one are at the labels' rates.
+    The seed determines a fresh network. Its last biases start at the rates of the labels.
     """
     torch.manual_seed(mixed(seed))
     if model is None and network.model.startswith(OBJECT):
@@ -581,8 +584,9 @@ def build_model(
     if model is not None:
         if network.features or network.frozen:
             raise InputError(
-                "`frozen` and `features` need a built-in network, whose last layer is known; got "
-                f"{network.model!r}. Freeze parameters by `requires_grad_(False)` instead."
+                "`frozen` and `features` need a built-in network, because its last layer is "
+                f"known; got {network.model!r}. Freeze parameters with `requires_grad_(False)` "
+                "instead."
             )
         check_scores(model, data, num_scores, network.image_size)
         return model
@@ -594,7 +598,7 @@ def build_model(
 
 
 def build_accelerator(precision: str) -> Accelerator | SingleProcess:
-    """Return device, processes (from torchrun's environment) and precision."""
+    """Return device, processes (from the environment of torchrun) and precision."""
     if precision == "fp16" and not torch.cuda.is_available():
         raise InputError("`precision` fp16 needs a GPU; got none. Use bf16 or float32.")
     no_gpu = not (torch.cuda.is_available() or torch.backends.mps.is_available())
@@ -604,8 +608,9 @@ def build_accelerator(precision: str) -> Accelerator | SingleProcess:
     from accelerate import Accelerator
     from accelerate.state import AcceleratorState
 
-    # Two runs in one interpreter may differ in precision; accelerate keeps the first one's.
+    # Two runs in one interpreter may differ in precision, but accelerate keeps the first precision.
     AcceleratorState._reset_state()
     kind = "no" if precision == "float32" else precision
-    # Without cpu=True accelerate ignores torchrun's other processes on a machine without a GPU.
+    # Without cpu=True, accelerate ignores the other processes of torchrun on a machine without a
+    # GPU.
     return Accelerator(mixed_precision=kind, cpu=no_gpu)

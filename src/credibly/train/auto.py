@@ -1,9 +1,10 @@
-"""Models for features, compared on rows they did not see: what ``Auto`` does.
+"""Compare models for features on out-of-fold scores: the implementation of ``Auto``.
 
-Each candidate is trained on the rows of every fold and scores the rows that the fold leaves out;
-these scores compare, weight and calibrate. Candidates are tried from the cheapest on. One that adds
-nothing on the rows of the first fold is not trained on the others. What is tried follows from the
-data, the options and the seed, never from the clock, so that two runs give the same bytes.
+Each candidate is trained once per fold, on the training rows of the fold, and scores the rows that
+the fold leaves out. These out-of-fold scores select the candidates, weight them and fit the
+calibrator. Candidates are tried from the cheapest to the most expensive. A candidate that does not
+improve the first fold is not trained on the others. Data, options and seed determine what is
+tried, never the clock, so two runs give the same bytes.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -67,14 +68,14 @@ LEAST_WEIGHT = 0.05
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """Rows to train on, and how they are divided.
+    """Rows to train on, and their folds.
 
     Attributes:
         rows: with features.
-        criterion: the loss whose link makes log-odds of scores: ``bce`` or ``softmax``.
-        folds: for each model to train, the rows it is trained on and the rows that it scores.
+        criterion: the loss whose link turns scores into log-odds: ``bce`` or ``softmax``.
+        folds: for each model to train, the rows that train it and the rows that it scores.
         network: how networks are trained.
-        seed: of everything random.
+        seed: of all randomness.
     """
 
     rows: Data
@@ -86,7 +87,7 @@ class Problem:
     @cached_property
     def features(self) -> Array:
         """Return the features of all rows."""
-        assert self.rows.features is not None  # recipes are resolved so
+        assert self.rows.features is not None  # ensured when recipes are resolved
         return self.rows.features
 
     @cached_property
@@ -105,17 +106,19 @@ class Problem:
         return not self.criterion.labelwise
 
     def weights_of(self, rows: Array) -> Array | None:
-        """Return the weights of these rows, where there are any."""
+        """Return the weights of these rows, or None if rows have no weights."""
         return None if self.rows.weights is None else self.rows.weights[rows]
 
-    def network_for(self, name: str, rows: Data, **options: Any) -> NetworkModule:
-        """Return a fresh network that is standardised by these rows and starts at their rates."""
-        network = models.build(name, rows, **options)
+    def network_for(
+        self, name: str, rows: Data, hidden: int | None = None, dropout: float | None = None
+    ) -> NetworkModule:
+        """Return a fresh network, standardised by these rows, with biases at their label rates."""
+        network = models.build(name, rows, hidden=hidden, dropout=dropout)
         network.start_at_rates(self.criterion, rows.decoded)
         return network
 
     def figures(self, scores: Array, rows: Array | None = None) -> dict[str, float]:
-        """Return the metrics of scored rows after an affine calibration of them."""
+        """Return the metrics of scored rows after an affine calibration on the same rows."""
         rows = self.folds.scored if rows is None else rows
         pipeline = Pipeline(self.criterion)
         evaluator = EpochEvaluator(self.network, None, self.targets[rows], self.weights_of(rows))
@@ -127,12 +130,12 @@ class Candidate:
     """A trained candidate.
 
     Attributes:
-        name: of the kind of model.
-        members: trained models; their mean score is the candidate's.
-        scores: of the scored rows, by models that were not trained on them.
-        options: what left-out rows chose for it.
+        name: of the model type.
+        members: trained models, whose scores are averaged.
+        scores: out-of-fold scores of the scored rows.
+        options: the options that were selected on out-of-fold rows.
         figures: metrics of ``scores``.
-        trials: every setting that was tried, in order, with its cost; the cheapest is chosen.
+        trials: every setting that was tried, in order, with its cost. The lowest cost wins.
     """
 
     name: str
@@ -148,13 +151,13 @@ Worth = Callable[[Array], bool]
 
 
 def always(scores: Array) -> bool:
-    """Return True: the candidate is trained whatever it adds."""
+    """Return True: train the candidate whatever its gain."""
     return True
 
 
 @torch.no_grad()
 def scores_of(model: nn.Module, inputs: Tensor) -> Array:
-    """Return the scores of rows, in blocks, as float64."""
+    """Return the scores of rows as float64, computed in blocks."""
     model.eval()
     return torch.cat([model(block) for block in inputs.split(4096)]).double().numpy()
 
@@ -163,7 +166,7 @@ def scores_of(model: nn.Module, inputs: Tensor) -> Array:
 
 
 def fit_linear(problem: Problem, worth: Worth = always) -> Candidate:
-    """Solve to the optimum; left-out rows choose the penalty."""
+    """Solve a linear model to its optimum; out-of-fold rows select the penalty."""
     network = problem.network_for("linear", problem.rows.take(problem.folds.trained))
     found = solve_head(
         *(network, network.standardize.applied(problem.features), problem.targets),
@@ -181,10 +184,10 @@ def fit_linear(problem: Problem, worth: Worth = always) -> Candidate:
 def fit_mlp(
     problem: Problem, worth: Worth = always, dropouts: Sequence[float | None] = (None, 0.0)
 ) -> Candidate | None:
-    """Train a network on each part, its epoch chosen by the rows left out; keep all of them.
+    """Train one network per fold and keep all of them; left-out rows select the epoch.
 
-    The first part is trained with the model's own dropout and without any, unless it is given; the
-    rest as the one of the two that is better on the rows that the first part leaves out.
+    Unless dropout is given, the first fold is trained twice, with the default dropout of the model
+    and without dropout. The better of the two on the left-out rows is used for the other folds.
     """
     if problem.network.dropout is not None:
         dropouts = (problem.network.dropout,)
@@ -214,7 +217,7 @@ class _Trained:
 
 
 def _trained_mlp(problem: Problem, number: int, dropout: float | None) -> _Trained:
-    """Return the network of one part, and its scores of the rows that it leaves out."""
+    """Return the network of one fold, and its scores of the rows that the fold leaves out."""
     inside, outside = problem.folds.parts[number]
     rows, left_out = problem.rows.take(inside), problem.rows.take(outside)
     seed = mixed(problem.seed, number) % 2**31
@@ -239,7 +242,7 @@ def _trained_mlp(problem: Problem, number: int, dropout: float | None) -> _Train
 def fit_forest(
     problem: Problem, worth: Worth = always, leaves: Sequence[int] = LEAVES
 ) -> Candidate:
-    """Grow a forest; rows that a tree did not see choose the size of the leaves."""
+    """Grow a forest; out-of-bag or held-out rows select the size of the leaves."""
 
     rows, best, trials = problem.folds.trained, None, []
     for leaf in leaves:
@@ -265,9 +268,9 @@ def fit_forest(
 def fit_boosting(
     problem: Problem, worth: Worth = always, all_stages: tuple[int, ...] = STAGES
 ) -> Candidate | None:
-    """Boost on each part; left-out rows choose the iterations, then on all rows.
+    """Boost on each fold; left-out rows select the iterations; then boost on all rows.
 
-    The first part bounds the iterations of the others: one stage more than were best for it.
+    The first fold limits the iterations of the others to one stage more than its own optimum.
     """
 
     def booster(rows: Array, iterations: int) -> Booster:
@@ -285,7 +288,7 @@ def fit_boosting(
     for inside, outside in problem.folds.parts:
         last = booster(inside, stages[-1])
         left_out.append(last.staged(problem.features[outside], stages))
-        if len(left_out) == 1:  # the other parts go one stage beyond the best of the first
+        if len(left_out) == 1:  # the other folds go one stage beyond the best of the first
             costs = [problem.figures(scores, outside)["selection"] for scores in left_out[0]]
             best = int(np.argmin(costs))
             if not worth(left_out[0][best]):
@@ -319,7 +322,7 @@ FIT: dict[str, Callable[[Problem, Worth], Candidate | None]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Size:
-    """What the cost of a candidate depends on."""
+    """The properties of a problem that determine the cost of a candidate."""
 
     rows: int
     features: int
@@ -330,17 +333,17 @@ class Size:
 
     @property
     def fits(self) -> int:
-        """Return how often a model is trained that is trained on each part and then on all rows."""
+        """Return the number of fits if a model is trained on each fold and then on all rows."""
         return self.parts + (self.parts > 1)
 
     @property
     def inside(self) -> int:
-        """Return the rows that a part is trained on; one part alone has them all."""
+        """Return the number of training rows of a fold, or of all rows if there is one fold."""
         return self.rows if self.parts == 1 else self.rows * (self.parts - 1) // self.parts
 
 
 def estimated_seconds(name: str, size: Size, network: Network) -> float:
-    """Return about how long a candidate takes on one core, from 330 rows to 66,000.
+    """Return a rough estimate of the seconds on one core, valid from 330 rows to 66,000.
 
     Example:
         >>> size = Size(rows=1000, features=100, labels=6, parts=5)
@@ -350,26 +353,24 @@ def estimated_seconds(name: str, size: Size, network: Network) -> float:
     n, d, labels = size.rows, size.features, size.labels
     if name == "linear":
         axes = min(n, d)
-        step = n * (2e-7 + 2.8e-8 * labels)
-        if axes > MAX_AXES:  # three times as many steps
-            return size.fits * 3 * d * step
-        return size.fits * (0.05 + axes * step) + 1e-9 * axes**3
+        if axes > MAX_AXES:
+            return size.fits * 3 * d * n * (5e-8 + 2e-8 * labels)
+        steps = axes * (1 + (n <= d))  # separable rows take more steps
+        return 0.3 + size.fits * (0.01 + steps * n * (5e-8 + 2e-8 * labels)) + 1e-9 * axes**3
     if name == "mlp":
-        width = network.hidden or 512
-        inside = size.inside
-        updates = number_of_batches(inside, rows_per_step(network.batch_size, inside))
-        weights = width * (d + labels)
-        trained = size.parts + (network.dropout is None)  # the first part with and without dropout
-        epoch = updates * (7e-4 + 3.5e-9 * weights) + 6 * inside * weights / 5e10
+        weights = (network.hidden or 512) * (d + labels)
+        updates = number_of_batches(size.inside, rows_per_step(network.batch_size, size.inside))
+        trained = size.parts + (network.dropout is None)  # the first fold with and without dropout
+        epoch = updates * (9e-4 + 1e-9 * weights) + 6 * size.inside * weights / 5e10
         return trained * network.num_epochs * epoch
     if name == "forest":
-        columns = max(1.0, 0.3 * (d - 0.9 * size.sparse))  # trees pass over constant columns
+        columns = max(1.0, 0.3 * (d - 0.95 * size.sparse))  # trees skip constant columns
         trees = len(LEAVES) * ForestOptions().trees
         return trees * n * math.log2(n + 1) * columns * (4e-9 + 6e-10 * labels) + 0.5
-    trees = STAGES[-1] * labels * size.fits
     # Sparse columns have few bins, and LightGBM bundles some of them.
-    per_column = 2e-6 * (d - 0.9 * size.sparse) + 9e-9 * size.inside * (d - 0.7 * size.sparse)
-    return trees * (6e-5 + BoostingOptions().columns * per_column)
+    columns = BoostingOptions().columns * (d - 0.93 * size.sparse)
+    trees = STAGES[-1] * labels * size.fits
+    return trees * (6e-5 + columns * (2e-6 + 9e-9 * size.inside))
 
 
 def _forest_numbers(size: Size) -> int:
@@ -377,22 +378,24 @@ def _forest_numbers(size: Size) -> int:
 
 
 def candidates(size: Size, recipe: Recipe) -> list[JsonObject]:
-    """Return the candidates in order of cost, and the reason for those left out.
+    """Return the candidates in order of cost, and the reason for each one that is skipped.
 
-    ``mlp`` is always tried; ``linear``, and the cheaper of the two of trees, where each takes no
-    more than half the budget. The other one follows while the sum is within the budget.
+    ``mlp`` is always tried. ``linear`` is tried if it takes no more than the budget. The cheaper
+    tree model is tried if it takes no more than half of the budget, and the other one if the sum
+    stays within the budget.
     """
     limit = recipe.budget if isinstance(recipe, Auto) else "60s"
     budget, network = seconds(limit), recipe.network()
     costs = {name: estimated_seconds(name, size, network) for name in FIT}
     why: dict[str, str] = {}
     if _forest_numbers(size) > LARGEST_FOREST:
-        why["forest"] = "its leaves would hold more than 200 MB"
+        why["forest"] = "its trees would take more than 200 MB"
     if find_spec("lightgbm") is None:
         why["boosting"] = "lightgbm is not installed"
     order = sorted(costs, key=lambda name: costs[name])
     trees = [name for name in order if name in TREES and name not in why]
-    asked = {"mlp"} | {each for each in ("linear", *trees[:1]) if costs[each] <= budget / 2}
+    limits = {"mlp": math.inf, "linear": budget, **dict.fromkeys(trees[:1], budget / 2)}
+    asked = {name for name in limits if costs[name] <= limits[name]}
     left = budget - sum(costs[name] for name in asked)
     for name in order:
         if name in asked or name in why:
@@ -409,9 +412,9 @@ def candidates(size: Size, recipe: Recipe) -> list[JsonObject]:
 
 
 def folds_for(recipe: Recipe, data: Data) -> int:
-    """Return the number of folds: 5 where every row can be left out once within the budget, else 0.
+    """Return the number of folds: 5 if out-of-fold scores of all rows fit the budget, else 0.
 
-    Data that name held-out rows keep them. Of few rows, trees leave out half.
+    Data that name held-out rows keep them. With few rows, there are two folds.
     """
     rows = int((data.split != TEST).sum())
     if data.features is None:
@@ -419,7 +422,7 @@ def folds_for(recipe: Recipe, data: Data) -> int:
     if rows < MIN_ROWS:
         if rows < 4:
             raise InputError(
-                f"`model` {recipe.model} needs at least 4 rows to train and choose by; "
+                f"`model` {recipe.model} needs at least 4 rows for training and model choice; "
                 f"{data.source} has {rows}. Use `model` linear."
             )
         return 2
@@ -437,7 +440,7 @@ def folds_for(recipe: Recipe, data: Data) -> int:
 
 
 def problem_of(rows: Data, criterion: Loss, recipe: Recipe, seed: int) -> Problem:
-    """Return the rows and parts of data as they are trained on."""
+    """Return the rows and folds to train on."""
     rows = rows.take(rows.split != TEST)
     count = recipe.ensemble if isinstance(recipe, Ensemble) else recipe.folds or 1
     return Problem(rows, criterion, Folds.of(rows, recipe, count), recipe.network(), seed)
@@ -445,26 +448,25 @@ def problem_of(rows: Data, criterion: Loss, recipe: Recipe, seed: int) -> Proble
 
 @dataclasses.dataclass
 class Choice:
-    """What was chosen.
+    """The selected model.
 
     Attributes:
-        model: the chosen model, or a weighted sum of several.
-        members: name of each member of the model, in order.
-        scores: of the scored rows, by models that were not trained on them.
-        table: candidates with their figures and weights.
-        tried: the candidates that were trained.
-        spent: CPU seconds that each took; not stored, since two runs must give the same bytes.
+        model: the best candidate, or a weighted sum of several.
+        members: names of the members of the model, in order.
+        scores: out-of-fold scores of the scored rows.
+        table: candidates with their metrics and weights.
+        spent: CPU seconds per candidate. They are not stored, because two runs must give the same
+            bytes.
     """
 
     model: nn.Module
     members: list[str]
     scores: Array
     table: list[JsonObject]
-    tried: list[Candidate]
     spent: dict[str, float]
 
     def document(self, recipe: Recipe) -> JsonObject:
-        """Return what the run stores of it."""
+        """Return the part of the choice that the run stores."""
         return {
             "version": 1,
             "folds": recipe.folds,
@@ -474,7 +476,7 @@ class Choice:
 
 
 def choose(problem: Problem, recipe: Recipe, callback: Callback | None = None) -> Choice:
-    """Train every candidate within the budget; return the best one, or their sum where it pays."""
+    """Train every candidate within the budget; return the best, or their sum if it is better."""
     names = [recipe.model] if recipe.model in FIT else list(FIT)
     size = Size(len(problem.folds.trained), *_shape(problem), len(problem.folds), _sparse(problem))
     table = [row for row in candidates(size, recipe) if row["model"] in names]
@@ -482,7 +484,7 @@ def choose(problem: Problem, recipe: Recipe, callback: Callback | None = None) -
         table[0].pop("left_out", None)
     plan = [row for row in table if "left_out" not in row]
     if "boosting" in (row["model"] for row in plan) and find_spec("lightgbm"):
-        import lightgbm  # noqa: F401 - its import is not the candidate's cost
+        import lightgbm  # noqa: F401 - importing it must not count as time of the candidate
     tried: list[Candidate] = []
     spent: dict[str, float] = {}
     begun = time.monotonic()
@@ -495,7 +497,7 @@ def choose(problem: Problem, recipe: Recipe, callback: Callback | None = None) -
             candidate = FIT[row["model"]](problem, partial(_adds, problem, list(tried)))
         spent[row["model"]] = time.process_time() - started
         if candidate is None:
-            row["left_out"] = "it gained less than its noise on the first fold"
+            row["left_out"] = "no clear improvement on the first fold"
             continue
         tried.append(candidate)
         figures = {key: _number(candidate.figures[key]) for key in ("nll", "map", "ace")}
@@ -511,11 +513,11 @@ def choose(problem: Problem, recipe: Recipe, callback: Callback | None = None) -
             if candidate.name == row["model"]
         )
     model, members = _combined(tried, weights)
-    return Choice(model, members, scores, table, tried, spent)
+    return Choice(model, members, scores, table, spent)
 
 
 def _progress(plan: list[JsonObject], number: int, spent: float) -> JsonObject:
-    """Return what is tried now, and the time left by the estimates and the time they took."""
+    """Return the current candidate, and the time left from estimates and measured times."""
     before, left = (
         sum(row["seconds"] for row in rows) for rows in (plan[: number - 1], plan[number - 1 :])
     )
@@ -525,9 +527,9 @@ def _progress(plan: list[JsonObject], number: int, spent: float) -> JsonObject:
 
 
 def _adds(problem: Problem, tried: list[Candidate], scores: Array) -> bool:
-    """Return whether scores of the first fold's rows improve the sum of those tried by then.
+    """Return whether scores of the first fold improve the sum of the candidates so far.
 
-    The gain must be larger than the standard error that it will have over all folds.
+    The gain must be larger than its expected standard error over all folds.
     """
     if not tried or not problem.crossed:
         return True
@@ -540,7 +542,7 @@ def _adds(problem: Problem, tried: list[Candidate], scores: Array) -> bool:
 
 
 def _number(figure: float) -> float | None:
-    """Return a figure as JSON can hold it; too few rows leave some undefined."""
+    """Return a metric as JSON can store it: None if it is undefined."""
     return figure if math.isfinite(figure) else None
 
 
@@ -549,7 +551,7 @@ def _shape(problem: Problem) -> tuple[int, int]:
 
 
 def _sparse(problem: Problem) -> int:
-    """Return how many columns have one value in nine rows of ten, of about a thousand rows."""
+    """Count the columns with one value in nine rows of ten, on a sample of about 1,000 rows."""
     rows = problem.folds.trained[:: -(-len(problem.folds.trained) // 1024)]
     ordered = np.sort(problem.features[rows], axis=0)
     return int((ordered[len(rows) // 20] == ordered[-1 - len(rows) // 20]).sum())
@@ -569,9 +571,9 @@ def _combined(tried: list[Candidate], weights: list[float]) -> tuple[nn.Module, 
 def _weights(problem: Problem, tried: list[Candidate]) -> tuple[list[float], Array]:
     """Return the weight of each candidate, and the weighted sum of their scores.
 
-    The sum is taken where its log loss over the scored rows is lower than that of the best
-    candidate by more than one standard error, both with a slope and a shift of their own; else the
-    best candidate alone.
+    The sum is used if its log loss on the scored rows is lower than that of the best candidate by
+    more than one standard error. Otherwise the best candidate has weight 1. Both are compared after
+    an affine calibration.
     """
     best = min(range(len(tried)), key=lambda place: tried[place].figures["selection"])
     alone = [float(place == best) for place in range(len(tried))]
@@ -588,10 +590,10 @@ def _weights(problem: Problem, tried: list[Candidate]) -> tuple[list[float], Arr
 
 
 def fitted_sum(problem: Problem, stack: Array) -> tuple[Array, float]:
-    """Return weights of at least 0, one for each score of ``stack``, and the shift of their sum.
+    """Return non-negative weights, one per score of ``stack``, and the shift of their sum.
 
-    They have the lowest loss of the scored rows. The shift is 0 without a calibrator that could
-    make up for it.
+    They minimise the log loss of the scored rows. Without a calibrator that could correct a shift,
+    the shift is 0.
     """
     from scipy.optimize import minimize
 
@@ -615,7 +617,7 @@ def fitted_sum(problem: Problem, stack: Array) -> tuple[Array, float]:
 
 
 def _gain(problem: Problem, before: Array, after: Array) -> tuple[float, float]:
-    """Return how much lower the log loss of scored rows is after than before, and its error."""
+    """Return the gain in log loss of the scored rows, and its standard error."""
     known = (problem.targets[problem.folds.scored] >= 0).any(axis=1)
     gains = (_sum_losses(problem, before) - _sum_losses(problem, after))[known]
     weights = problem.weights_of(problem.folds.scored)
@@ -626,10 +628,11 @@ def _gain(problem: Problem, before: Array, after: Array) -> tuple[float, float]:
 
 
 def _sum_losses(problem: Problem, stack: Array) -> Array:
-    """Return the mean log loss of the known labels of each scored row, by the best sum of scores.
+    """Return the mean log loss of the known labels of each scored row, for the best sum of scores.
 
-    A calibrator also bounds log-odds by those seen; that helps most where one model left out the
-    only rows of a label, and would decide the comparison.
+    The affine fit is used without the bounds of a calibrator, which clips log-odds to the range
+    seen. Clipping helps most where one fold holds the only rows of a label, and would dominate the
+    comparison.
     """
     targets = problem.targets[problem.folds.scored]
     weights, shift = np.ones(1), 0.0

@@ -1,4 +1,4 @@
-"""What is called while a run trains, and the log: one JSON object per epoch."""
+"""Callbacks of training, and the log with one JSON object per epoch."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from typing import Any
 from credibly.checks import InputError
 from credibly.files import atomic_path
 from credibly.types import JsonObject
+from credibly.untrusted.budget import read_bytes
+from credibly.untrusted.documents import parse_json
 
 LINE_SECONDS = 60.0
 """How often a line says how far training is, where there is no terminal for a bar."""
@@ -21,7 +23,7 @@ WORTH_SAYING = 10.0
 
 
 def in_words(seconds: float) -> str:
-    """Return a duration in two figures.
+    """Return a duration in one or two digits.
 
     Example:
         >>> in_words(45), in_words(400), in_words(9000)
@@ -33,7 +35,7 @@ def in_words(seconds: float) -> str:
 
 
 class Callback:
-    """Receive training progress. The base class ignores it.
+    """Receive the progress of training. The base class ignores it.
 
     Example:
         >>> class Printer(Callback):
@@ -42,23 +44,23 @@ class Callback:
     """
 
     def on_linear_probe(self, figures: JsonObject) -> None:
-        """Receive what each penalty gives while the last layer is solved, before any update.
+        """Receive the metrics of each penalty while the last layer is solved.
 
         Args:
-            figures: ``l2``, and ``nll``, ``map``, ``ace`` of the held-out rows. The lowest ``nll``
-                is that of the last layer which training starts from.
+            figures: ``l2``, and ``nll``, ``map``, ``ace`` of the held-out rows. Training starts
+                from the last layer with the lowest ``nll``.
         """
 
     def on_estimate(self, figures: dict[str, float]) -> None:
-        """Receive what training on images will take, before it begins.
+        """Receive the estimated time and memory before training on images.
 
         Args:
-            figures: ``seconds`` and ``epochs``, if all epochs are trained; ``bytes`` of memory, and
-                how many are ``free``.
+            figures: ``seconds`` and ``epochs``, if all epochs are trained; ``bytes`` of memory
+                needed and ``free``.
         """
 
     def on_candidate(self, figures: JsonObject) -> None:
-        """Receive which model is tried next, where several are compared.
+        """Receive the model that is trained next, if several are compared.
 
         Args:
             figures: ``model``, ``number`` (from 1), ``total``, and seconds: ``spent`` and ``left``.
@@ -82,7 +84,7 @@ class Callback:
 
 
 class ProgressBar(Callback):
-    """Show what is being trained, its last figures and the time left, in terminals and notebooks.
+    """Show what is being trained, the latest metrics and the time left, in terminals and notebooks.
 
     Args:
         title: what is trained.
@@ -98,7 +100,7 @@ class ProgressBar(Callback):
         self._begun = self._written = time.monotonic()
 
     def _show(self, text: str, **progress: Any) -> None:
-        if not (sys.stderr.isatty() or "ipykernel" in sys.modules):  # rich takes time to import
+        if not (sys.stderr.isatty() or "ipykernel" in sys.modules):  # importing rich takes time
             self._write(text, **progress)
             return
         if self._bar is None:
@@ -164,13 +166,13 @@ class ProgressBar(Callback):
 class Log(Callback):
     """Write each epoch to the run's ``log.jsonl``, and as TensorBoard events; then call ``inner``.
 
-    An epoch that is done again after a crash replaces its line, so the file always reads as one
+    If an epoch is repeated after a crash, its line is replaced, so the file always reads as one
     uninterrupted run.
     """
 
     def __init__(self, folder: Path, tensorboard: bool, inner: Callback) -> None:
         self.path, self.inner = folder / "log.jsonl", inner
-        read_log(self.path)  # a damaged log is an error before any work is done
+        read_log(self.path)  # a damaged log is an error before training starts
         self.events = _events(folder / "tensorboard") if tensorboard else None
         self.on_linear_probe, self.on_candidate = inner.on_linear_probe, inner.on_candidate
         self.on_update, self.on_estimate = inner.on_update, inner.on_estimate
@@ -188,7 +190,7 @@ class Log(Callback):
 
 
 def read_log(path: Path) -> list[JsonObject]:
-    """Return the epochs of a run so far, from its ``log.jsonl``; none if there is no file.
+    """Return the epochs of a run so far, from its ``log.jsonl``; none if the file does not exist.
 
     Example:
         >>> import tempfile
@@ -198,23 +200,23 @@ def read_log(path: Path) -> list[JsonObject]:
         [{'epoch': 1, 'nll': 0.25}]
 
     Raises:
-        InputError: for a line that is not the JSON object of an epoch.
+        InputError: if a line is not the JSON object of an epoch.
     """
     if not path.exists():
         return []
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    lines = read_bytes(path, "json").decode("utf-8", "replace").splitlines()
     return [_epoch(path, number, line) for number, line in enumerate(lines, start=1) if line]
 
 
 def _epoch(path: Path, number: int, line: str) -> JsonObject:
     try:
-        figures = json.loads(line)
-    except (ValueError, RecursionError):
+        figures = parse_json(line, f"{path} must be JSON")
+    except InputError:
         figures = None
     if not isinstance(figures, dict) or not isinstance(figures.get("epoch"), int):
         raise InputError(
             f"{path}, line {number} must be a JSON object with `epoch`; got {line[:40]!r}. Remove "
-            "the line: the run goes on without it."
+            "the line; the run does not need it."
         )
     return figures
 

@@ -1,8 +1,8 @@
-"""All that a run needs to resume exactly, in one file; no pickle.
+"""Checkpoints: all that a run needs to resume exactly, in one file without pickle.
 
-A checkpoint is a safetensors file ``state/step-00000042.safetensors`` whose header carries a JSON
-document beside the tensors. It is written beside, flushed and renamed, so that it is whole or not
-there; the last two are kept.
+A checkpoint is a safetensors file ``state/step-00000042.safetensors``. Its header contains a JSON
+document in addition to the tensors. The file is written under a temporary name, flushed and
+renamed, so it is never incomplete. The last two checkpoints are kept.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Checkpoint:
     values: JsonObject = field(default_factory=dict)
 
     def group(self, prefix: str) -> dict[str, Tensor]:
-        """Return the tensors whose names begin with ``prefix.``, without it."""
+        """Return the tensors whose names begin with ``prefix.``, with the prefix removed."""
         start = prefix + "."
         return {k[len(start) :]: v for k, v in self.tensors.items() if k.startswith(start)}
 
@@ -61,16 +61,16 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], values: Mapping[str,
         with atomic_path(path) as beside:
             save_file(plain, beside, metadata=header)
             checksums.seal(beside)
-            beside.chmod(0o666 & ~_umask())  # safetensors leaves it readable to the owner only
+            beside.chmod(0o666 & ~_umask())  # safetensors makes it readable by the owner only
     except SafetensorError as error:
         raise OSError(f"{path} could not be written: {error}") from error
 
 
 def _plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return tensors as safetensors takes them, copied only where it refuses them as they are.
+    """Return tensors that safetensors accepts; copy only those that it would refuse.
 
-    It refuses tensors that share memory, as tied weights do, and those whose values do not lie in
-    order, as those of channels_last networks do not.
+    It refuses tensors that share memory, such as tied weights, and tensors that are not contiguous,
+    such as those of channels_last networks.
     """
     plain, seen = {}, set()
     for name, tensor in tensors.items():
@@ -90,7 +90,7 @@ def _umask() -> int:
 
 
 def read_tensors(path: Path) -> Checkpoint:
-    """Return what ``save_tensors`` wrote; refuse a file whose bytes are others."""
+    """Return what ``save_tensors`` wrote. Raise if the bytes of the file have changed."""
     tensors, entries = load_safetensors(path)
     header = entries.get("credibly")
     if header is None:
@@ -104,7 +104,7 @@ def read_tensors(path: Path) -> Checkpoint:
 
 
 def _check_version(path: Path, version: str) -> None:
-    """Refuse a checkpoint of another version: resuming to the same result needs the same code."""
+    """Raise for a checkpoint of another version: an identical result needs the same code."""
     ours, theirs = __version__.split("."), version.split(".")
     if ours[:2] != theirs[:2]:
         raise InputError(
@@ -114,14 +114,14 @@ def _check_version(path: Path, version: str) -> None:
 
 
 def write(folder: Path, step: int, checkpoint: Checkpoint) -> None:
-    """Add a checkpoint to ``folder`` and drop the ones before the last two."""
+    """Add a checkpoint to ``folder`` and delete all but the last two."""
     save_tensors(folder / f"step-{step:09d}.safetensors", checkpoint.tensors, checkpoint.values)
     for old in _files(folder)[:-KEPT]:
         old.unlink(missing_ok=True)
 
 
 def newest(folder: Path) -> Checkpoint | None:
-    """Return the last checkpoint of ``folder``, or ``None``."""
+    """Return the last checkpoint of ``folder``, or ``None`` if it has none."""
     files = _files(folder)
     if not files:
         return None
@@ -135,7 +135,7 @@ def newest(folder: Path) -> Checkpoint | None:
 
 @contextmanager
 def restoring(folder: Path) -> Iterator[Checkpoint | None]:
-    """Yield the last checkpoint, as ``newest`` gives it; say what does not fit the run."""
+    """Yield the last checkpoint, as ``newest`` does; raise if it does not fit the run."""
     saved = newest(folder)
     try:
         yield saved
@@ -149,7 +149,7 @@ def restoring(folder: Path) -> Iterator[Checkpoint | None]:
 def _damaged(files: list[Path], what: str) -> InputError:
     """Return the error for a damaged checkpoint; it names the earlier one to resume from."""
     start = f"from {files[-2].name}" if len(files) > 1 else "from the first step"
-    return InputError(f"{what} Delete it to go on {start}: the result will be the same.")
+    return InputError(f"{what} Delete it to continue {start}. The result will be the same.")
 
 
 def _files(folder: Path) -> list[Path]:
@@ -162,7 +162,7 @@ def _files(folder: Path) -> list[Path]:
 def flatten_optimizer(
     optimizer: torch.optim.Optimizer | Updates,
 ) -> tuple[dict[str, Tensor], JsonObject]:
-    """Return state tensors by ``index.name``, and the plain numbers of the state."""
+    """Return state tensors by ``index.name``, and the numbers of the state that are not tensors."""
     tensors: dict[str, Tensor] = {}
     numbers: JsonObject = {}
     for index, state in optimizer.state_dict()["state"].items():
@@ -177,7 +177,7 @@ def restore_optimizer(
     tensors: Mapping[str, Tensor],
     numbers: Mapping[str, object],
 ) -> None:
-    """Undo ``flatten_optimizer``; rates and decays stay as ``optimizer`` has them."""
+    """Undo ``flatten_optimizer``; learning rates and decays of ``optimizer`` do not change."""
     state: dict[int, JsonObject] = {}
     for key, value in {**tensors, **numbers}.items():
         index, name = key.split(".", 1)

@@ -1,6 +1,6 @@
-"""Batches, processes and threads: one loss over all processes, rows scored by all of them.
+"""Batches, processes and threads: the loss over all processes, and the scoring of rows.
 
-Which rows make which batch is a function of seed and epoch, cut the same for any process count.
+Seed and epoch determine the batches. The number of processes does not change them.
 """
 
 from __future__ import annotations
@@ -15,18 +15,21 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from credibly.data.torch_datasets import stream
+from credibly.data.torch_datasets import Batch, RowSource, stream
 from credibly.losses.collectives import all_gather, process_count, process_rank
 from credibly.types import Array
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
+    from credibly.data import Data
+    from credibly.data.torch_datasets import TorchRows
     from credibly.losses import Loss
+    from credibly.train.recipes import Recipe
 
 
 def mixed(*numbers: int) -> int:
-    """Return one seed from several numbers; near ones give unrelated seeds.
+    """Derive one seed from several numbers. Similar numbers give unrelated seeds.
 
     Example:
         >>> mixed(0, 1) == mixed(0, 1), mixed(0, 1) == mixed(1, 0)
@@ -46,11 +49,12 @@ TOKENS = 16_384
 def epoch_batches(
     num_rows: int, batch_size: int, seed: int, epoch: int, lengths: Array | None = None
 ) -> list[Tensor]:
-    """Return the rows of one epoch in their order, in batches of nearly equal size.
+    """Return the rows of one epoch in order, in batches of nearly equal size.
 
-    Equal sizes, at most ``batch_size``, rather than a small rest at the end: a last batch of one
-    row would break batch norm and weigh that row like a whole batch. With ``lengths``, rows of
-    like length share a batch, so that little is padded; the batches come in random order.
+    Batches have equal sizes of at most ``batch_size``, instead of a small batch at the end: a last
+    batch of one row would break batch norm, and its row would weigh as much as a whole batch. With
+    ``lengths``, rows of similar length share a batch, which reduces padding. The batches come in
+    random order.
 
     Example:
         >>> [len(batch) for batch in epoch_batches(10, 4, seed=0, epoch=0)]
@@ -76,7 +80,7 @@ def epoch_batches(
 
 
 def scoring_batches(rows: Tensor, most_rows: int, lengths: Array | None) -> list[Tensor]:
-    """Return the rows to score in batches; with ``lengths``, sorted and bounded in tokens.
+    """Return the rows to score in batches; with ``lengths``, sorted and limited in tokens.
 
     Example:
         >>> rows = torch.arange(4)
@@ -88,7 +92,7 @@ def scoring_batches(rows: Tensor, most_rows: int, lengths: Array | None) -> list
     own = lengths[rows.numpy()]
     order = np.argsort(own, kind="stable")
     batches: list[list[int]] = []
-    for place in order.tolist():  # from short to long: the last row is the longest of its batch
+    for place in order.tolist():  # sorted by length: the last row of a batch is its longest
         full = not batches or len(batches[-1]) >= most_rows
         if full or (len(batches[-1]) + 1) * own[place] > TOKENS:
             batches.append([])
@@ -97,10 +101,10 @@ def scoring_batches(rows: Tensor, most_rows: int, lengths: Array | None) -> list
 
 
 def rows_per_step(given: int | None, num_rows: int) -> int:
-    """Return ``given``, or a power of two from 32 to 128: about 25 steps per epoch if rows are few.
+    """Return ``given``, or a power of two from 32 to 128 that gives about 25 steps per epoch.
 
-    On a few hundred rows 128 leave too few steps to learn in; on thousands 32 are no better, and
-    slower (benchmarks/results/defaults.md).
+    With a few hundred rows, batches of 128 leave too few steps. With thousands of rows, batches of
+    32 are slower and no better (benchmarks/results/defaults.md).
 
     Example:
         >>> [rows_per_step(None, rows) for rows in (200, 1600, 5000)], rows_per_step(7, 5000)
@@ -112,12 +116,12 @@ def rows_per_step(given: int | None, num_rows: int) -> int:
 
 
 def number_of_batches(num_rows: int, batch_size: int) -> int:
-    """Return the number of batches per epoch; every process takes part in each."""
+    """Return the number of batches per epoch; every process takes part in each batch."""
     return max(1, -(-num_rows // batch_size))
 
 
 def share(batches: Sequence[Tensor], rank: int, processes: int) -> list[Tensor]:
-    """Return this process's rows of each batch; the processes together have all rows of it."""
+    """Return the rows of each batch for this process. Together, the processes have all rows."""
     return [batch.tensor_split(processes)[rank] for batch in batches]
 
 
@@ -127,10 +131,10 @@ SCORING_ROWS = 1024
 
 
 class SingleProcess:
-    """One process, full precision: the part of ``accelerate.Accelerator`` that training uses.
+    """One process in full precision, with the part of the ``accelerate.Accelerator`` API in use.
 
-    It needs no import of accelerate and leaves no global state, so that many small models can be
-    trained in one interpreter.
+    It does not import accelerate and has no global state, so many small models can be trained in
+    one interpreter.
     """
 
     process_index = 0
@@ -146,7 +150,7 @@ class SingleProcess:
         return module.to(self.device)
 
     def unwrap_model(self, model: nn.Module) -> nn.Module:
-        """Return ``model``: it was not wrapped."""
+        """Return ``model``, which is not wrapped."""
         return model
 
     def no_sync(self, model: nn.Module) -> AbstractContextManager[None]:
@@ -154,7 +158,7 @@ class SingleProcess:
         return nullcontext()
 
     def autocast(self) -> AbstractContextManager[None]:
-        """Return a context that does nothing: the precision is the model's own."""
+        """Return a context that does nothing: the precision of the model is used."""
         return nullcontext()
 
     def clip_grad_norm_(self, parameters: Iterable[Tensor], largest: float) -> Tensor:
@@ -162,16 +166,16 @@ class SingleProcess:
         return torch.nn.utils.clip_grad_norm_(parameters, largest)
 
     def wait_for_everyone(self) -> None:
-        """Return at once: there is nobody else."""
+        """Return immediately: there is only one process."""
 
 
 def full_precision(scores: Tensor) -> Tensor:
-    """Return half-precision scores as float32, and all others as they are."""
+    """Return half-precision scores as float32, and other scores unchanged."""
     return scores.float() if scores.dtype.itemsize < 4 else scores
 
 
 class _Gather(torch.autograd.Function):
-    """Concatenate rows over processes; backward returns to each process its rows' gradient."""
+    """Concatenate rows over processes; backward gives each process the gradient of its rows."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor) -> Tensor:  # type: ignore[override]
@@ -182,22 +186,23 @@ class _Gather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
-        # DDP will average over processes; the whole loss is the same on each, so no sum is due.
+        # DDP averages over processes, and the loss is the same on each, so the gradient is not
+        # summed.
         own = gradient[ctx.start : ctx.start + ctx.rows]
         return own * process_count()
 
 
 def gather(rows: Tensor) -> Tensor:
-    """Return the rows of all processes, in the order of the processes; differentiable."""
+    """Return the rows of all processes, in the order of the processes. Differentiable."""
     return _Gather.apply(rows) if process_count() > 1 else rows  # type: ignore[return-value]
 
 
 class WholeLoss:
-    """A loss over the union of the batches of all processes, equal to that of one process.
+    """A loss over the batches of all processes, equal to the loss of one process on all rows.
 
-    Scores and targets are gathered, and every process computes the same loss. That is exact for
-    any criterion, including a user's own, whatever rows and unknown labels each process has.
-    Losses that sum over processes by themselves are called with the process's own rows.
+    Scores and targets are gathered, and every process computes the same loss. This is exact for any
+    criterion, including the user's own, however rows and unknown labels are distributed. Losses
+    that sum over processes themselves are called with the rows of this process.
     """
 
     def __init__(self, criterion: Loss, weights: Array | None = None) -> None:
@@ -217,6 +222,12 @@ class WholeLoss:
         return self.criterion(scores, targets, **given)
 
 
+def to_score(rows: Data, recipe: Recipe) -> TorchRows:
+    """Return rows as a recipe scores them: without augmentation."""
+    size = recipe.image_size if rows.kind == "images" else None
+    return rows.torch_dataset(train=False, image_size=size, eval_crop=recipe.eval_crop)
+
+
 def _first_dtype(model: nn.Module) -> torch.dtype | None:
     tensors = chain(model.parameters(), model.buffers())
     return next((each.dtype for each in tensors if each.is_floating_point()), None)
@@ -225,7 +236,7 @@ def _first_dtype(model: nn.Module) -> torch.dtype | None:
 @torch.no_grad()
 def score(
     model: nn.Module,
-    dataset: Any,
+    dataset: RowSource,
     accelerator: Accelerator | SingleProcess,
     workers: int = 0,
     max_bytes: int = 2**29,
@@ -233,9 +244,10 @@ def score(
 ) -> Tensor:
     """Return the scores of every row of ``dataset``, in order, on the CPU of every process.
 
-    float32, or float64 where the model computes in it. Images are scored as many at a time as
-    have ``max_bytes`` of activations: a fixed number, since the batch size changes the last bits.
-    ``forward`` may be a method of the model that gives something else than its scores.
+    Scores are float32, or float64 if the model computes in float64. For images, the batch size is
+    the number of images whose activations take ``max_bytes``. This number is fixed, because the
+    batch size changes the last bits. ``forward`` may be a method of the model that returns
+    something else than scores.
     """
     rank, processes = accelerator.process_index, accelerator.num_processes
     own, forward = torch.arange(len(dataset)).tensor_split(processes)[rank], forward or model
@@ -243,7 +255,7 @@ def score(
     model.eval()
     double = _first_dtype(model) == torch.float64
 
-    def inputs(batch: tuple[Any, ...]) -> Any:
+    def inputs(batch: Batch) -> Tensor:
         given = batch[0].to(accelerator.device)
         return given.double() if double and isinstance(given, Tensor) else given
 
@@ -266,7 +278,7 @@ def score(
 def _rows_within(
     max_bytes: int, model: nn.Module, forward: Callable[[Any], Tensor], row: Any
 ) -> int:
-    """Return how many images have activations of this size in the layer that needs most."""
+    """Return the number of images whose activations fit ``max_bytes`` in the largest layer."""
     if not isinstance(row, Tensor) or row.ndim != 4:
         return SCORING_ROWS
     sizes = [row.nbytes]
@@ -291,11 +303,11 @@ SMALL = 1_000_000
 
 @contextmanager
 def threads_for(entries: int) -> Iterator[None]:
-    """Compute with one thread where a feature matrix has few entries.
+    """Use one thread if a feature matrix has few entries.
 
-    Threads that wait for each other after every small operation cost more than they save, many
-    times more where other programs keep the cores busy. Limits torch and the libraries that are
-    loaded when it begins; afterwards all have their threads again.
+    With small operations, threads spend more time waiting for each other than they save, especially
+    if other programs keep the cores busy. The limit applies to torch and to the libraries that are
+    loaded at the start. It is lifted at the end.
 
     Example:
         >>> before = torch.get_num_threads()

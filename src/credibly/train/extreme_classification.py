@@ -1,13 +1,13 @@
 """Runs on very many labels: held-out rows, calibration and predictions without all scores.
 
-Of each row the most probable labels are kept. The network is a ``HeadedModule``, whose last layer
-is applied to some labels at a time.
+Each row keeps its most probable labels only. The network is a ``HeadedModule``, whose last layer
+can be applied to a block of labels at a time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from credibly.calibrate.auto import fit_by_name
 from credibly.checks import InputError
-from credibly.data.torch_datasets import stream
+from credibly.data.torch_datasets import RowSource, stream
 from credibly.losses import fused_linear
 from credibly.metrics.top_labels import PLACES, HeldLabels, TopLabels
 from credibly.models.network import HeadedModule
@@ -47,7 +47,7 @@ ENTRIES = 1 << 22
 def check_many(
     recipe: Recipe, data: Data, criterion: Loss, model: nn.Module, processes: int
 ) -> None:
-    """Refuse options that need the scores of all labels at once."""
+    """Raise for options that need the scores of all labels at once."""
     if not fuses(model, criterion, processes, sparse=True):
         raise InputError(
             f"{data.source} has {data.num_labels:,} labels, whose scores are not stored: train on "
@@ -61,22 +61,23 @@ def check_many(
             "through a hidden layer."
         )
     if recipe.mixup:
-        raise InputError("sparse targets do not go with `mixup`; leave it out.")
+        raise InputError("sparse targets cannot be combined with `mixup`. Leave it out.")
     if recipe.select == "average-k" or recipe.average_size is not None:
-        raise InputError("sparse targets do not go with `average_size`; leave it out.")
+        raise InputError("sparse targets cannot be combined with `average_size`. Leave it out.")
     if recipe.views != "one":
         raise InputError(f"sparse targets go with `views` one; got {recipe.views!r}.")
 
 
 class ManyLabelsEvaluator(EpochEvaluator):
-    """Figures of held-out rows with sparse targets; epochs are chosen by the held-out loss.
+    """Metrics of held-out rows with sparse targets; the held-out loss selects the epoch.
 
-    ``select`` map takes nDCG@5 instead: average precision needs the scores of all labels.
+    With ``select`` map, nDCG@5 selects instead, because average precision needs the scores of all
+    labels.
     """
 
     sparse = True
 
-    def __init__(self, recipe: Recipe, rows: object, targets: SparseTargets) -> None:
+    def __init__(self, recipe: Recipe, rows: RowSource, targets: SparseTargets) -> None:
         self.recipe, self.rows, self.sparse_targets = recipe, rows, targets
 
     @torch.no_grad()
@@ -98,9 +99,9 @@ class ManyLabelsEvaluator(EpochEvaluator):
 
 
 def _hidden(
-    model: nn.Module, dataset: Any, device: torch.device, workers: int
+    model: nn.Module, dataset: RowSource, device: torch.device, workers: int
 ) -> Iterator[tuple[Tensor, Tensor, nn.Linear]]:
-    """Yield row numbers, what the last layer sees of them, and the last layer."""
+    """Yield row numbers, the inputs of the last layer for them, and the last layer."""
     assert isinstance(model, HeadedModule)
     was_training = model.training
     model.eval()
@@ -144,9 +145,9 @@ def top_scores(hidden: Tensor, head: nn.Linear, k: int) -> tuple[Tensor, Tensor,
 
 
 def top_of_rows(
-    model: nn.Module, dataset: Any, criterion: Loss, device: torch.device, workers: int
+    model: nn.Module, dataset: RowSource, criterion: Loss, device: torch.device, workers: int
 ) -> tuple[Array, Array, Array]:
-    """Return scores, log-odds by the link and label numbers of the most probable labels."""
+    """Return scores, log-odds by the link, and label numbers of the most probable labels."""
     scores, odds, numbers = [], [], []
     for _, hidden, head in _hidden(model, dataset, device, workers):
         best, places, log_sum = top_scores(hidden, head, TOP_LABELS)
@@ -157,16 +158,16 @@ def top_of_rows(
 
 
 def _log_odds(criterion: Loss, scores: Tensor, log_sum: Tensor) -> Array:
-    """Return log-odds by the link; the scores themselves where the loss has none."""
+    """Return log-odds by the link, or the scores if the loss has no link."""
     odds = criterion.top_log_odds(scores, log_sum) if criterion.has_link else scores
     return odds.double().numpy()
 
 
 def fit_calibrator(method: str, criterion: Loss, odds: Array, hits: Array) -> Calibrator | None:
-    """Return one map for all labels, fitted on the labels that held-out rows keep.
+    """Return one calibrator for all labels, fitted on the labels that held-out rows keep.
 
-    Auto leaves the labels of a softmax alone: the few that are kept do not tell what a map that
-    keeps rows summing to one would make of the others.
+    ``auto`` does not calibrate a softmax. Its rows must sum to one, and the kept labels do not
+    determine how a calibrator would change the other labels.
     """
 
     known = hits >= 0
@@ -205,7 +206,7 @@ def top_predictions(
 
 
 def measured(predictions: Predictions) -> dict[str, float]:
-    """Return the metrics of test rows: ranking, and calibration of the labels that rows keep."""
+    """Return the metrics of test rows: ranking, and calibration of the kept labels."""
     if predictions.targets is None:
         return {}
     found = HeldLabels()

@@ -1,9 +1,10 @@
-"""From data to a trained run: train, calibrate, predict, measure; in a folder, or in memory."""
+"""Train, calibrate, predict and measure: from data to a run, in a folder or in memory."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 from credibly.checks import InputError, whole_number
 from credibly.data import Data
 from credibly.data.splits import TEST, as_often_as_weighted
+from credibly.data.torch_datasets import Augment, TorchRows
 from credibly.files import write_json
 from credibly.models.network import NetworkModule
 from credibly.pipeline import Pipeline
@@ -25,7 +27,7 @@ from credibly.train import checkpoint as checkpoints
 from credibly.train.assembly import text_model, with_names
 from credibly.train.auto import choose, problem_of
 from credibly.train.callbacks import Callback, Log
-from credibly.train.distributed import SingleProcess, score, threads_for
+from credibly.train.distributed import SingleProcess, score, threads_for, to_score
 from credibly.train.extreme_classification import (
     ManyLabelsEvaluator,
     check_many,
@@ -53,6 +55,7 @@ from credibly.types import Array, JsonObject
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
+    from credibly.decide.base import Decision
     from credibly.losses import Loss
     from credibly.predictions import Predictions
 
@@ -69,16 +72,16 @@ def fit(
 ) -> Run:
     """Train on the training rows of ``data``, calibrate on held-out rows, measure on test rows.
 
-    A run that fails before it has anything to resume from leaves nothing behind. Random numbers
-    that are drawn elsewhere stay the same.
+    If a run fails before its first checkpoint, its folder is removed. The global random state does
+    not change.
 
     Args:
         data: from ``cr.data.load``.
-        recipe: how to train: ``Linear()``, ``Network(epochs=5)`` …, or the name of a model, which
-            stands for its recipe with default options. None: ``Auto()``.
+        recipe: ``Linear()``, ``Network(epochs=5)`` …, or the name of a model, which selects its
+            recipe with default options. None: ``Auto()``.
         folder: of the run: ``config.toml``, ``model.safetensors``, ``state/``, ``log.jsonl``,
             ``calibration.json``, ``predictions.parquet`` (test rows), ``metrics.json``,
-            ``manifest.json`` (checksums). None: the run is kept in memory alone.
+            ``manifest.json`` (checksums). None: the run is kept in memory.
         seed: of order, dropout, augmentation, trees and initial weights.
         resume: continue the run in ``folder``; start one if there is none.
         overwrite: replace the run in ``folder``, if there is one.
@@ -97,9 +100,11 @@ def fit(
             "Load it first: `cr.data.load(…)`."
         )
     if resume and overwrite:
-        raise InputError("`resume` keeps a run and `overwrite` replaces it; got both. Give one.")
+        raise InputError(
+            "`resume` continues a run and `overwrite` replaces it. Give only one of them."
+        )
     if (resume or overwrite) and folder is None:
-        raise InputError("`resume` and `overwrite` are about the run in `folder`; got no folder.")
+        raise InputError("`resume` and `overwrite` need `folder`; got none.")
     seed = whole_number("seed", seed, 0)
     recipe, model, loss = with_names(recipes.recipe("auto" if recipe is None else recipe))
     recipe = assembly.resolve(recipe, data, loss)
@@ -111,7 +116,7 @@ def fit(
     all_train = all_rows_train(data, recipe)
     _check_rows(rows, recipe, criterion, accelerator.num_processes, all_train)
     if is_compared(recipe):
-        import sklearn.ensemble  # noqa: F401 - its threads are limited only once it is loaded
+        import sklearn.ensemble  # noqa: F401 - the thread limit covers only loaded libraries
     threads = nullcontext() if data.features is None else threads_for(data.features.size)
     with torch.random.fork_rng(devices=[]), threads:
         job = _Job(
@@ -141,7 +146,7 @@ def fit(
 
 @dataclasses.dataclass
 class _Job:
-    """What is trained, how and where: rows with their splits as they are trained on."""
+    """The rows with their splits, the recipe and the folder of a run to train."""
 
     rows: Data
     recipe: Recipe
@@ -159,7 +164,7 @@ class _Job:
         return None if self.folder is None else self.folder / "state"
 
     def run(self, network: nn.Module | None) -> Run:
-        """Train; return the finished run. ``network`` is None where models are compared."""
+        """Train; return the finished run. ``network`` is None if models are compared."""
         if network is None:
             return _compare(self)
         pipeline = Pipeline(self.criterion)
@@ -179,7 +184,7 @@ class _Job:
 
 
 def _network(job: _Job, model: nn.Module | None) -> nn.Module:
-    """Return the network to train: the user's, or a fresh one."""
+    """Return the network to train: the user's or a fresh one."""
     network, rows, criterion = job.recipe.network(), job.rows, job.criterion
     built = assembly.build_model(network, rows, criterion, job.seed, model)
     if isinstance(rows.targets, SparseTargets):
@@ -188,17 +193,18 @@ def _network(job: _Job, model: nn.Module | None) -> nn.Module:
 
 
 def _weighted(rows: Data, recipe: Recipe, criterion: Loss) -> Data:
-    """Return rows whose weights have mean one; a given penalty is for weights as they are."""
+    """Return rows with weights of mean one. With a given penalty, weights do not change."""
     from credibly.losses import BatchLoss
 
     assert rows.weights is not None
     what = "Weights of rows (`sample_weight`)"
     if any(isinstance(each, BatchLoss) for each in criterion.modules()):
         raise InputError(
-            f"{what} need a loss that takes rows one by one, as bce, spa or asl; got {recipe.loss}."
+            f"{what} need a loss that treats rows separately, such as bce, spa or asl; got "
+            f"{recipe.loss}."
         )
     if isinstance(rows.targets, SparseTargets) or recipe.network().mixup:
-        raise InputError(f"{what} need dense targets, and no `mixup`; got others.")
+        raise InputError(f"{what} cannot be combined with sparse targets or `mixup`.")
     used = rows.weights[rows.split != TEST]
     if not used.sum():
         raise InputError(f"{what} must not be 0 for all rows.")
@@ -226,18 +232,18 @@ def _check_rows(
         )
     if known == present:
         raise InputError(
-            f"{train.source} must have training rows where a label is known to be absent; all "
-            f"{known:,} known targets are present, so a model would learn that every label "
-            "always is. If −1 means absent, give `coding='signed'`. If only present labels were "
-            "recorded, code the others 0 and use --loss an, epr or role."
+            f"{train.source} must have training rows with absent labels; all {known:,} known "
+            "targets are present, so a model would predict every label everywhere. If −1 means "
+            "absent, give `coding='signed'`. If only present labels were recorded, code the "
+            "others 0 and use --loss an, epr or role."
         )
     if isinstance(recipe, recipes.Network):
         _check_steps(recipe, criterion, processes)
     needed = recipe.calibrate != "none" or recipe.select != "last"
     if needed and not all_train and not held_out.has_truth:
         raise InputError(
-            f"{train.source} has no held-out rows with known labels to calibrate and select on. "
-            "Mark some 2 in `split`, or give --calibrate none --select last."
+            f"{train.source} has no held-out rows with known labels, which choose the epoch and "
+            "the calibrator. Mark some rows 2 in `split`, or give --calibrate none --select last."
         )
     if criterion.single_label:
         counts = train.decoded.row_counts().round()
@@ -274,7 +280,7 @@ def _compare(job: _Job) -> Run:
     return _finish(job, run, job.rows, choice.model, scores)
 
 
-def _inputs(job: _Job, model: nn.Module, keep: Any) -> tuple[Data, nn.Module]:
+def _inputs(job: _Job, model: nn.Module, keep: str | Path | None) -> tuple[Data, nn.Module]:
     """Return the rows and the network to train: all of it, or its head on cached features."""
     rows, network = job.rows, job.recipe.network()
     if rows.texts is not None and rows.encoded is None:
@@ -284,7 +290,8 @@ def _inputs(job: _Job, model: nn.Module, keep: Any) -> tuple[Data, nn.Module]:
     from credibly.models import cache_features
     from credibly.models.network import Head
 
-    assert isinstance(model, NetworkModule)  # build_user_model refuses others
+    assert isinstance(model, NetworkModule)  # build_user_model rejects others
+    assert keep is not None
     keep, device = Path(keep) / "features", job.accelerator.device
     names = ("image_size", "eval_crop", "workers")
     options = {name: getattr(network, name) for name in names}
@@ -296,7 +303,7 @@ def _inputs(job: _Job, model: nn.Module, keep: Any) -> tuple[Data, nn.Module]:
 
 
 def _logging(job: _Job) -> Callback:
-    """Return the callback of the main process, which also writes the log; others hear nothing."""
+    """Return the callback. On the main process it also writes the log; others get a silent one."""
     if not job.accelerator.is_main_process:
         return Callback()
     if job.folder is None:
@@ -305,10 +312,10 @@ def _logging(job: _Job) -> Callback:
 
 
 def _train(job: _Job, rows: Data, network: nn.Module) -> None:
-    """Train by steps; the weights of the best epoch are kept."""
+    """Train by gradient steps; keep the weights of the best epoch."""
     recipe, callback = job.recipe.network(), _logging(job)
     held_out = rows.part("calibration")
-    held_out_rows = _dataset(held_out, recipe)
+    held_out_rows = to_score(held_out, recipe)
     if isinstance(held_out.targets, SparseTargets):
         evaluator = ManyLabelsEvaluator(recipe, held_out_rows, held_out.targets)
     else:
@@ -316,15 +323,12 @@ def _train(job: _Job, rows: Data, network: nn.Module) -> None:
     begun = job.state is not None and checkpoints.newest(job.state) is not None
     train_rows = _augmented(rows.part("train"), recipe, job.seed)
     alone = isinstance(job.accelerator, SingleProcess) and type(job.callback) is not Callback
-    ours = isinstance(network, NetworkModule)  # a copy of a user's may cost or do anything
+    ours = isinstance(network, NetworkModule)  # copying others may be expensive
     if rows.kind == "images" and ours and alone and not begun:
         callback.on_estimate(estimated(recipe, network, job.criterion, train_rows, len(held_out)))
     if recipe.probe_first and not begun:
-        assert isinstance(network, NetworkModule)  # others are refused when recipes are resolved
-        solve_last_layer(
-            *(recipe, network, job.criterion, rows, lambda part: _dataset(part, recipe)),
-            *(job.accelerator, callback),
-        )
+        assert isinstance(network, NetworkModule)  # resolve rejects others
+        solve_last_layer(recipe, network, job.criterion, rows, job.accelerator, callback)
     Trainer(
         recipe,
         network,
@@ -340,7 +344,7 @@ def _train(job: _Job, rows: Data, network: nn.Module) -> None:
 
 
 def _solve(job: _Job, rows: Data, network: Any) -> tuple[Tensor | None, JsonObject]:
-    """Solve the last layer of ``network``; return its out-of-fold scores and what was tried."""
+    """Solve the last layer of ``network``; return its out-of-fold scores and the trials."""
     recipe, criterion = job.recipe, job.criterion
     assert isinstance(recipe, Solved)
     rows = rows.take(rows.split != TEST)
@@ -361,29 +365,21 @@ def _solve(job: _Job, rows: Data, network: Any) -> tuple[Tensor | None, JsonObje
 
 
 def _layer_inputs(network: nn.Module, rows: Data) -> Any:
-    """Return what the last layer sees of rows: an array in float64 or a CSR matrix in float32."""
+    """Return the inputs of the last layer: a float64 array or a float32 CSR matrix."""
     from credibly.data import SparseRows
 
     if isinstance(rows.encoded, SparseRows):
         return rows.encoded.matrix
     sparse = rows.sparse_features
     features = rows.features if sparse is None else sparse.matrix
-    assert features is not None  # resolve refuses others
+    assert features is not None  # ensured by resolve
     if isinstance(network, NetworkModule):
         return network.standardize.applied(features)
     return features.astype(np.float64)
 
 
-def _dataset(rows: Data, recipe: Recipe) -> Any:
-    """Return rows to score."""
-    size = recipe.image_size if rows.kind == "images" else None
-    return rows.torch_dataset(train=False, image_size=size, eval_crop=recipe.eval_crop)
-
-
-def _augmented(rows: Data, recipe: recipes.Network, seed: int) -> Any:
-    """Return rows to train on."""
-    from credibly.data.torch_datasets import Augment
-
+def _augmented(rows: Data, recipe: recipes.Network, seed: int) -> TorchRows:
+    """Return rows to train on, with the augmentation of the recipe."""
     size = recipe.image_size if rows.kind == "images" else None
     augment = Augment(
         *(recipe.rand_augment, recipe.cutout, recipe.mixup),
@@ -400,7 +396,8 @@ def _augmented(rows: Data, recipe: recipes.Network, seed: int) -> Any:
 def _finish(job: _Job, run: Run, rows: Data, network: nn.Module, scores: Tensor | None) -> Run:
     """Fit calibrator and decision on held-out rows, then predict and measure test rows.
 
-    ``scores`` are out-of-fold scores of the training rows, in place of held-out rows.
+    If ``scores`` are given, they are out-of-fold scores of the training rows and replace the
+    held-out rows.
     """
     run.criterion.eval()
     if isinstance(rows.targets, SparseTargets):
@@ -409,11 +406,11 @@ def _finish(job: _Job, run: Run, rows: Data, network: nn.Module, scores: Tensor 
     device = SingleProcess() if rows.features is not None else job.accelerator
 
     def scores_of(part: Data) -> Tensor:
-        return score(network, _dataset(part, run.recipe), device, run.recipe.workers)
+        return score(network, to_score(part, run.recipe), device, run.recipe.workers)
 
     network.to(device.device)
     run.criterion.to(device.device)
-    if run.criterion.has_state:  # an exact pass instead of a running estimate in the link
+    if run.criterion.has_state:  # an exact pass instead of a moving average
         train = rows.part("train")
         run.criterion.cpu()
         run.criterion.fit_state([(scores_of(train), torch.from_numpy(train.dense_targets))])
@@ -439,7 +436,12 @@ def _finish(job: _Job, run: Run, rows: Data, network: nn.Module, scores: Tensor 
     return _stored(job, run, predictions, measured)
 
 
-def _stored(job: _Job, run: Run, predictions: Any, measure: Any) -> Run:
+def _stored(
+    job: _Job,
+    run: Run,
+    predictions: Predictions | None,
+    measure: Callable[[Run, Predictions], JsonObject],
+) -> Run:
     """Return the run with its metrics; write what is left to write."""
     if predictions is not None and job.accelerator.is_main_process:
         run.metrics = measure(run, predictions)
@@ -453,11 +455,11 @@ def _stored(job: _Job, run: Run, predictions: Any, measure: Any) -> Run:
 
 
 def _finish_many(job: _Job, run: Run, rows: Data, network: nn.Module) -> Run:
-    """Do the same for very many labels, of which each row keeps the most probable."""
+    """Do the same for very many labels, with only the most probable labels of each row."""
     recipe, device = run.recipe, job.accelerator.device
 
     def kept(part: Data) -> tuple[Array, Array, Array]:
-        return top_of_rows(network, _dataset(part, recipe), run.criterion, device, recipe.workers)
+        return top_of_rows(network, to_score(part, recipe), run.criterion, device, recipe.workers)
 
     run.model.eval()
     held_out, test = rows.part("calibration"), rows.part("test")
@@ -476,7 +478,7 @@ def _finish_many(job: _Job, run: Run, rows: Data, network: nn.Module) -> Run:
     return _stored(job, run, predictions, lambda run, found: _in_json(top_measured(found)))
 
 
-def _decision(average_size: float | None, probabilities: Array) -> Any:
+def _decision(average_size: float | None, probabilities: Array) -> Decision:
     from credibly import decide
 
     if average_size is None:

@@ -1,13 +1,13 @@
-"""Linear layers at their optimum: one solver for every linear model.
+"""The solver of all linear models and last layers.
 
 It serves ``linear``, the text model, the last layer of a frozen network (a probe), the last layer
-before fine-tuning (LP-FT), the linear candidate of ``auto`` and the scikit-learn estimator. Rows
-that a layer was not trained on choose the L2 penalty.
+before fine-tuning (LP-FT), the linear candidate of ``auto`` and the scikit-learn estimator. The L2
+penalty is selected on rows that the layer was not trained on.
 
-LP-FT: from a random last layer the first updates change a pretrained backbone to suit noise. Solved
-first, as a linear model of the features that the backbone has, the last layer passes on gradients
-that mean something from the first update on (Kumar et al. 2022, "Fine-tuning can distort pretrained
-features"). benchmarks/results/networks.md has what it gains.
+LP-FT, linear probe first: with a random last layer, the first updates fit a pretrained backbone to
+noise. If the last layer is solved first on the features of the backbone, its gradients are
+meaningful from the first update (Kumar et al. 2022, "Fine-tuning can distort pretrained features").
+benchmarks/results/networks.md shows the gain.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from credibly.pipeline import Pipeline
 from credibly.train import checkpoint as checkpoints
 from credibly.train.callbacks import Callback
 from credibly.train.checkpoint import Checkpoint, prefixed
-from credibly.train.distributed import SingleProcess, score
+from credibly.train.distributed import SingleProcess, score, to_score
 from credibly.train.trainer import EpochEvaluator
 from credibly.types import Array
 
@@ -45,13 +45,19 @@ if TYPE_CHECKING:
     from credibly.train.recipes import Recipe
 
 Figures = dict[str, float]
+MAX_PROBE_ROWS = 16_384
+"""Rows whose features are kept for the last layer, evenly chosen where there are more."""
+
+MAX_PROBE_ENTRIES = 20_000_000
+"""Scores of these rows: some 500 MB with the features."""
+
 Measure = Callable[[Array, Array], Figures]
 """From scores and log-odds of the scored rows to their metrics; ``selection`` chooses."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Folds:
-    """For each model to train, the rows it is trained on and the rows that it scores.
+    """The rows that train each model, and the rows that it scores.
 
     Attributes:
         parts: pairs of row numbers: rows to train on, rows to score.
@@ -64,7 +70,7 @@ class Folds:
 
     @classmethod
     def of(cls, rows: Data, recipe: Recipe, models: int = 1) -> Folds:
-        """Return the folds of a recipe, or for each model the training and the held-out rows."""
+        """Return the folds of a recipe, or the training and held-out rows for each model."""
         if recipe.folds:
             count = max(models, recipe.folds)
             return cls.crossed(rows.dense_targets, recipe.folds, recipe.split_seed, count)
@@ -73,14 +79,14 @@ class Folds:
 
     @classmethod
     def crossed(cls, targets: Array, count: int, seed: int, models: int | None = None) -> Folds:
-        """Return folds that leave every row out once, or in turns where there are more models.
+        """Return folds in which each row is left out once per round of ``count`` models.
 
         Args:
-            targets: (n, L), which rows are dealt by.
+            targets: (n, L). The rows of each label are spread evenly over the folds.
             count: number of folds.
             seed: of the order.
-            models: number of models, ``count`` if not given; each further round of ``count`` models
-                divides the rows anew.
+            models: number of models, by default ``count``. Each further round of ``count`` models
+                divides the rows again.
         """
         parts = []
         for number in range(models or count):
@@ -91,12 +97,12 @@ class Folds:
 
     @cached_property
     def trained(self) -> Array:
-        """Return the rows that some model trains on."""
+        """Return the rows that at least one model trains on."""
         return np.unique(np.concatenate([inside for inside, _ in self.parts]))
 
     @cached_property
     def scored(self) -> Array:
-        """Return the rows that some model scores, in their order, each once."""
+        """Return the rows that at least one model scores, in order, each once."""
         return np.unique(np.concatenate([outside for _, outside in self.parts]))
 
     def averaged(self, scores: list[Array]) -> Array:
@@ -114,7 +120,7 @@ class Folds:
 
 
 def fold_numbers(targets: Array, count: int, seed: int) -> Array:
-    """Return a fold for each row, with the rows of each label spread evenly.
+    """Return the fold of each row, with the rows of each label spread evenly.
 
     Example:
         >>> fold_numbers(np.eye(2)[[0, 0, 1, 1]], 2, seed=0).tolist()
@@ -129,7 +135,7 @@ def fold_numbers(targets: Array, count: int, seed: int) -> Array:
 
 @dataclasses.dataclass(frozen=True)
 class Layer:
-    """Scores linear in the inputs.
+    """A linear layer.
 
     Attributes:
         weight: (features, scores), float64.
@@ -144,12 +150,12 @@ class Layer:
         return self.weight, self.bias
 
     def scores(self, inputs: Any) -> Array:
-        """Return the scores of rows, dense or CSR."""
+        """Return the scores of a dense or CSR matrix of rows."""
         return inputs @ self.weight + self.bias
 
     @torch.no_grad()
     def copy_to(self, head: Any) -> None:
-        """Set the weights of a last layer to these."""
+        """Copy weight and bias to a last layer."""
         weight = torch.from_numpy(self.weight)
         head.weight.copy_(weight.T if isinstance(head, nn.Linear) else weight)
         head.bias.copy_(torch.from_numpy(self.bias))
@@ -157,14 +163,15 @@ class Layer:
 
 @dataclasses.dataclass(frozen=True)
 class Solution:
-    """The optimum of a linear layer under the penalty that was chosen.
+    """The optimum of a linear layer under the selected penalty.
 
     Attributes:
         layer: trained on all rows that some fold trains on.
         l2: the penalty: scikit-learn's 1/C.
         scores: out-of-fold, of the scored rows.
-        log_odds: the same by the loss's link.
-        tried: for each penalty in the order of trial, ``l2`` and the metrics of the scored rows.
+        log_odds: the link of the loss applied to ``scores``.
+        tried: ``l2`` and the metrics of the scored rows for each penalty, in the order of
+        trial.
     """
 
     layer: Layer
@@ -191,31 +198,32 @@ def solve(
     callback: Callback | None = None,
     state: Path | None = None,
 ) -> Solution:
-    """Minimise Σ loss + l2/2·‖weights‖² over all rows at once; scored rows choose ``l2``.
+    """Minimise Σ loss + l2/2·‖weights‖² over all rows at once; scored rows select ``l2``.
 
-    Each fold's layer is solved for each penalty; the scores of rows by layers that were not trained
-    on them choose the penalty, and the rows of all folds train with it. Biases are not penalised.
+    The layer of each fold is solved for each penalty. The out-of-fold scores select the penalty.
+    The final layer is trained with it on the rows of all folds. Biases are not penalised.
 
     Args:
-        inputs: (n, features), an array or CSR matrix; float32 suffices to compare penalties.
+        inputs: (n, features), an array or CSR matrix; float32 is enough to compare penalties.
         targets: (n, labels) of 0, 1, soft values and −1 for unknown.
-        criterion: the loss; its state, where it has one, is fitted on the result.
+        criterion: the loss. Its state, if it has one, is fitted on the result.
         folds: rows to train on and rows to score.
-        measure: metrics of scored rows; None where one penalty is given and nothing is scored.
-        bias: (scores,), where the search begins, with weights of 0.
-        weights: (n,) how many rows each counts for; None: one.
-        penalties: these are tried in their order. None: a search among 1 and 3 times powers of
-            ten, which begins near 0.3 times the mean square norm of a row and ends where the
-            penalties on both sides of the best one are worse.
-        max_iterations: steps of L-BFGS for each penalty, which starts from the nearest result; the
-            result gets three times as many.
-        tolerance: penalties are compared where a step gains less than this, as a share of the loss
-            of constant scores; the result is solved to a hundredth of it.
-        max_axes: features are turned to their principal axes up to this number; more would take
-            minutes.
-        block: weights that are solved together where the loss takes labels one by one.
-        callback: hears of each penalty as of an epoch.
-        state: folder of checkpoints, one after each penalty.
+        measure: returns the metrics of scored rows. None if one penalty is given and no row is
+        scored.
+        bias: (scores,), the initial biases. The initial weights are 0.
+        weights: (n,) the weight of each row. None: 1.
+        penalties: the penalties to try, in order. None: a search over 1 and 3 times powers of
+            ten. It starts near 0.3 times the mean square norm of a row and ends when both
+            neighbours of the best penalty are worse.
+        max_iterations: maximum number of L-BFGS steps per penalty, each starting from the
+            result of the nearest penalty. The final layer may use three times as many.
+        tolerance: when penalties are compared, L-BFGS stops at a step that gains less than this
+            share of the loss of constant scores. The final layer uses a hundredth of it.
+        max_axes: features are rotated to their principal axes up to this number of axes. More
+            axes would take minutes.
+        block: number of weights that are solved together if the loss separates over labels.
+        callback: receives each penalty like an epoch.
+        state: folder of checkpoints, one per penalty.
 
     Example:
         >>> from credibly.losses import BCE
@@ -279,12 +287,12 @@ def solve_head(
     recipe: Recipe,
     **options: Any,
 ) -> Solution:
-    """Solve the last layer of ``network`` for these inputs of it, and set it to the solution.
+    """Solve the last layer of ``network`` for its inputs, and copy the solution into it.
 
     Args:
-        network: its biases are where the search begins.
+        network: its biases are the initial biases.
         inputs, targets, criterion, folds: as for ``solve``.
-        recipe: says by which metric the penalty is chosen.
+        recipe: names the metric that selects the penalty.
         options: of ``solve``.
     """
     pipeline, scored = Pipeline(criterion), folds.scored
@@ -303,9 +311,9 @@ def solve_head(
 
 
 def can_probe(criterion: Loss) -> bool:
-    """Return whether a last layer can be solved for this loss before training.
+    """Return whether the last layer can be solved for this loss before training.
 
-    It must have one score per label and nothing that training would go on with.
+    The loss must have one score per label and no state that training would continue.
 
     Example:
         >>> from credibly import losses
@@ -320,37 +328,33 @@ def solve_last_layer(
     network: NetworkModule,
     criterion: Loss,
     data: Data,
-    dataset: Callable[[Data], Any],
     accelerator: Accelerator | SingleProcess,
     callback: Callback,
-    *,
-    max_rows: int = 16_384,
-    max_entries: int = 20_000_000,
     **options: Any,
 ) -> Solution:
     """Solve the last layer on the backbone's features of the training rows.
 
     Args:
         recipe: of the run.
-        network: its last layer is set in place; its biases are where the solution starts.
+        network: its last layer is set in place. Its biases are the initial biases.
         criterion: the loss.
-        data: training rows, and held-out rows that choose the penalty.
-        dataset: makes rows that can be scored, without augmentation.
+        data: training rows, and held-out rows that select the penalty.
         accelerator: device and processes.
         callback: receives the metrics of each penalty.
-        max_rows: rows whose features are kept, evenly chosen where there are more.
-        max_entries: scores of these rows: some 500 MB with the features.
         options: of ``solve``.
 
     Returns:
-        The solution, whose penalty is for features of mean square one.
+        The solution. Its penalty is for features of mean square one.
     """
     network.to(accelerator.device)
-    limit = max(1, min(max_rows, max_entries // data.num_labels))
+    limit = max(1, min(MAX_PROBE_ROWS, MAX_PROBE_ENTRIES // data.num_labels))
     train, held_out = (_evenly(data.part(part), limit) for part in ("train", "calibration"))
     inputs = np.concatenate(
         [
-            score(*(network, dataset(rows), accelerator, recipe.workers), forward=network.features)
+            score(
+                *(network, to_score(rows, recipe), accelerator, recipe.workers),
+                forward=network.features,
+            )
             .double()
             .numpy()
             for rows in (train, held_out)
@@ -382,16 +386,16 @@ def solve_last_layer(
 
 
 def _evenly(rows: Data, limit: int) -> Data:
-    """Return evenly chosen rows, at most ``limit``."""
+    """Return at most ``limit`` rows, evenly spaced."""
     step = -(-len(rows) // limit)
     return rows if step <= 1 else rows.take(np.arange(0, len(rows), step))
 
 
 def solvable(criterion: Loss) -> bool:
-    """Return whether the loss of all rows is a function of their scores that has a minimum.
+    """Return whether the loss of all rows is a function of the scores that can be minimised.
 
-    It must have neither parameters of its own nor a memory of rows, and a gradient that is that of
-    its value.
+    The loss must have no parameters and no memory of rows, and its gradient must be the derivative
+    of its value.
 
     Example:
         >>> from credibly import losses
@@ -408,7 +412,7 @@ def solvable(criterion: Loss) -> bool:
 
 
 def _grid(lengths: Array) -> list[float]:
-    """Return penalties, weakest first; the fifth suits the size of the rows.
+    """Return penalties, weakest first; the fifth suits the norm of the rows.
 
     Example:
         >>> _grid(np.ones(300))[3:6]
@@ -420,7 +424,7 @@ def _grid(lengths: Array) -> list[float]:
 
 @dataclasses.dataclass
 class _Search:
-    """The penalties tried so far, and which is next."""
+    """The penalties tried so far, and the choice of the next one."""
 
     penalties: list[float]
     tried: list[tuple[int, Figures]] = dataclasses.field(default_factory=list)
@@ -429,23 +433,23 @@ class _Search:
 
     @property
     def best(self) -> int:
-        """Return the index of the penalty of least cost; of equal ones the first."""
+        """Return the index of the penalty of lowest cost; of ties, the first."""
         return min(self.tried, key=lambda row: row[1]["selection"])[0]
 
     def next(self) -> int | None:
-        """Return the index of the next penalty; None where the best one is known."""
+        """Return the index of the next penalty, or None if the search has ended."""
         known = {at for at, _ in self.tried}
         if self.all:
             order = list(range(len(self.penalties)))
         elif not known:
             order = [self.first]
         else:
-            order = [self.best + 1, self.best - 1]  # stronger ones are solved sooner
+            order = [self.best + 1, self.best - 1]  # stronger penalties converge sooner
         left = [at for at in order if at not in known and 0 <= at < len(self.penalties)]
         return left[0] if left else None
 
     def report(self, callback: Callback) -> None:
-        """Tell of the last penalty as of an epoch."""
+        """Report the last penalty like an epoch."""
         figures = {key: value for key, value in self.tried[-1][1].items() if key != "selection"}
         best = [at for at, _ in self.tried].index(self.best) + 1
         callback.on_epoch({"epoch": len(self.tried), **figures, "best_epoch": best})
@@ -456,7 +460,7 @@ class _Search:
 
 @dataclasses.dataclass
 class _LinearProblem:
-    """Inputs along their axes, and how the loss over them is minimised."""
+    """Inputs along their axes, and the minimisation of the loss over them."""
 
     inputs: Any
     targets: Array
@@ -468,7 +472,7 @@ class _LinearProblem:
     weights: Array | None = None
 
     def minimum(self, rows: Array, l2: float, start: Layer) -> Layer:
-        """Return the layer at the minimum over these rows."""
+        """Return the layer that minimises the loss over these rows."""
         inputs = self.inputs[rows]
         targets = torch.from_numpy(self.targets[rows].astype(inputs.dtype, copy=False))
         weights = None if self.weights is None else self.weights[rows].astype(inputs.dtype)
@@ -496,7 +500,7 @@ class _LinearProblem:
         l2: float,
         start: Layer,
     ) -> Layer:
-        inputs, columns = both  # rows, and the same turned
+        inputs, columns = both  # rows, and their transpose
         criterion = copy.deepcopy(self.criterion).train()
         terms = loss_terms(criterion, targets)
         unit = self._unit(targets, l2, terms, len(start.bias)).astype(inputs.dtype)
@@ -522,7 +526,7 @@ class _LinearProblem:
         return layer(lbfgs(value_and_slope, first, gain, self.max_iterations))
 
     def _unit(self, targets: Tensor, l2: float, terms: int, num_scores: int) -> Array:
-        """Return one over the root of the curvature of weights and biases at the labels' rates."""
+        """Return the preconditioner: curvature^-1/2 of weights and biases at the label rates."""
         known = (targets >= 0).double()
         present = torch.where(targets >= 0, targets, 0).sum(dim=0)
         rates = (present + 0.5) / (known.sum(dim=0) + 1)
@@ -543,14 +547,14 @@ class _LinearProblem:
         return folds.averaged(scores), folds.averaged(odds)
 
     def fit_state(self, criterion: Loss, layer: Layer, rows: Array) -> None:
-        """Fit what the loss's link keeps, where it keeps something, on these rows."""
+        """Fit the state of the link, if it has one, on these rows."""
         if criterion.has_state:
             scores = torch.from_numpy(layer.scores(self.inputs[rows]))
             criterion.fit_state([(scores, torch.from_numpy(self.targets[rows]))])
 
 
 def _product(matrix: Any, dense: Array) -> Array:
-    """Return matrix · dense; for float32 and sparse by torch, which is three times as fast."""
+    """Return matrix · dense. torch multiplies sparse float32 matrices three times as fast."""
     if not sparse.issparse(matrix) or matrix.dtype != np.float32:
         return matrix @ dense
     terms, starts, values = (
@@ -571,15 +575,15 @@ def lbfgs(
 ) -> Array:
     """Return the minimum of a smooth function, by L-BFGS.
 
-    SciPy's L-BFGS-B spends most of its time on bounds that nobody asked for, torch's begins with an
-    import of 1.4 s.
+    SciPy's L-BFGS-B spends most of its time on bounds, which are not needed here. The import of
+    torch's optimizer takes 1.4 s.
 
     Args:
-        value_and_slope: returns both at a point.
-        start: where to begin; units should be such that curvatures are near one.
-        gain: it ends where a step gains less.
-        max_iterations: largest number of steps.
-        history: pairs of vectors that are kept.
+        value_and_slope: returns value and gradient at a point.
+        start: the initial point. Scale the variables so that curvatures are near one.
+        gain: L-BFGS stops at a step that gains less than this.
+        max_iterations: maximum number of steps.
+        history: number of pairs of vectors to keep.
 
     Example:
         >>> lbfgs(lambda x: (float((x - 3) @ (x - 3)), 2 * (x - 3)), np.zeros(2), 1e-9, 50)
@@ -596,7 +600,7 @@ def lbfgs(
             pairs.clear()
             continue
         length = 1.0
-        for _ in range(10):  # until the value falls enough
+        for _ in range(10):  # until the value decreases enough
             moved = point + length * step
             new_value, new_slope = value_and_slope(moved)
             if new_value <= value + 1e-4 * length * descent:
@@ -605,7 +609,7 @@ def lbfgs(
             best = -descent * length**2 / (2 * bend) if np.isfinite(bend) else 0.0
             length = min(max(best, 0.1 * length), 0.5 * length)
         else:
-            break  # nothing below can be told from rounding
+            break  # any further decrease would be rounding
         change, bent = moved - point, new_slope - slope
         curvature = float(change @ bent)
         if curvature > 1e-12 * float(bent @ bent):
@@ -617,7 +621,7 @@ def lbfgs(
 
 
 def _direction(slope: Array, pairs: deque[tuple[Array, Array, float]]) -> Array:
-    """Return −H·slope, H the inverse curvature that the pairs tell of."""
+    """Return −H·slope, where H is the inverse curvature estimated from the pairs."""
     step, weights = -slope, []
     for change, bent, curvature in reversed(pairs):
         weights.append(float(change @ step) / curvature)
@@ -631,15 +635,15 @@ def _direction(slope: Array, pairs: deque[tuple[Array, Array, float]]) -> Array:
 
 
 def loss_terms(criterion: Loss, targets: Any) -> int:
-    """Return how many terms the loss is a mean of: known entries, or rows of labels together."""
+    """Return the number of terms of the mean: known entries, or rows if labels are coupled."""
     return max(int((targets >= 0).sum()), 1) if criterion.labelwise else len(targets)
 
 
 def _separate(criterion: Loss) -> bool:
-    """Return whether each label has a loss of its own, so that labels can be solved in turns."""
+    """Return whether the loss separates over labels, so blocks of labels can be solved alone."""
     from credibly.losses import BinaryLoss
 
-    # `labelwise` is about links, and pairs have one too. Buffers are weights per label.
+    # `labelwise` describes the link, and pair losses have one too. Buffers are weights per label.
     return isinstance(criterion, BinaryLoss) and next(criterion.buffers(), None) is None
 
 
@@ -647,13 +651,13 @@ def _separate(criterion: Loss) -> bool:
 class _Axes:
     """Orthonormal directions of features, along which the curvature of a loss is nearly diagonal.
 
-    The optimum under an L2 penalty is a combination of the rows. Along the axes of the rows it has
-    the same loss and the same norm, with as many weights per label as there are axes.
+    The optimum under an L2 penalty is a linear combination of the rows. Expressed in the axes of
+    the rows, it has the same loss and the same norm, with only one weight per label and axis.
 
     Attributes:
-        directions: (features, axes); None for the features themselves: of sparse rows, or where
-            finding others would take too long.
-        lengths: (axes,), the mean square of the rows along each.
+        directions: (features, axes). None for the original features: if rows are sparse, or if
+            computing the axes would take too long.
+        lengths: (axes,), the mean square of the rows along each axis.
     """
 
     directions: Array | None
@@ -678,7 +682,7 @@ class _Axes:
         return inputs if self.directions is None else inputs @ self.directions
 
     def put_back(self, layer: Layer) -> Layer:
-        """Return a layer along the axes as one of the features."""
+        """Return a layer along the axes as a layer of the original features."""
         if self.directions is None:
             return layer
         return Layer(self.directions @ layer.weight, layer.bias)

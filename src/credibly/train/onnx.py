@@ -1,4 +1,4 @@
-"""A run as one ONNX file: inputs → scores → link → calibrator → probabilities → label sets."""
+"""Export a run as one ONNX file, from inputs to scores, probabilities and label sets."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ MAX_CHANGED = 1e-4
 
 
 def _single_precision(model: nn.Module) -> nn.Module:
-    """Return a copy in float32; trees stay as they are, since a threshold must not move."""
+    """Return a copy in float32. Trees do not change, because their thresholds must be exact."""
     copied = copy.deepcopy(model)
     for part in copied.modules():
         if not isinstance(part, TreesModule):
@@ -48,7 +48,7 @@ def _single_precision(model: nn.Module) -> nn.Module:
 
 
 class ExportedModule(nn.Module):
-    """A model and the pipeline behind it, in torch alone; several inputs go by name."""
+    """A model and its pipeline in torch alone; several inputs are passed by name."""
 
     def __init__(self, model: nn.Module, pipeline: Pipeline, names: tuple[str, ...]) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class ExportedModule(nn.Module):
         self.eval()
 
     def scores(self, *inputs: Tensor) -> Tensor:
-        """Return what the model gives for ``inputs``, before the pipeline."""
+        """Return the output of the model for ``inputs``, before the pipeline."""
         if self.names == SINGLE:
             return self.model(inputs[0])
         named = dict(zip(self.names, inputs, strict=True))
@@ -81,29 +81,29 @@ def _input_names(run: Run) -> tuple[str, ...]:
         return run.model.input_names
     if run.data["kind"].startswith("text"):
         raise InputError(
-            f"export knows the inputs of built-in networks for texts; {run.recipe.model} is one "
-            "of your own. Export it by torch.onnx, followed by `run.pipeline.to_module()`."
+            f"export supports only built-in networks for texts; {run.recipe.model} is your own. "
+            "Export it with torch.onnx, followed by `run.pipeline.to_module()`."
         )
     return SINGLE
 
 
 def export(run: Run, path: str | Path) -> JsonObject:
-    """Write ``run`` as ONNX, and check it against the run with onnxruntime.
+    """Write ``run`` as ONNX, and compare it with the run in onnxruntime.
 
-    Probabilities are compared on noise, label sets also on the scores in the run's predictions.
+    Probabilities are compared on noise; label sets also on the scores in the run's predictions.
 
-    Input ``inputs`` (rows, …) float32: features, or images (channels, height, width) in [0, 1].
-    Runs on texts take what their encoder makes of them, which stays outside: of ``tfidf`` the
-    weights of terms (rows, terms), of ``hf:`` encoders ``input_ids`` and ``attention_mask``.
-    Outputs ``scores``, ``probabilities`` and ``sets``, each (rows, labels). The labels and, where
-    they are known, the names of the features in their order are in the file's metadata. Features
-    are those that the run's preparation makes of the columns of a table; it is in the metadata
-    too, as JSON, and ``credibly predict model.onnx`` applies it.
+    The input is ``inputs`` (rows, …) float32: features, or images (channels, height, width) in [0,
+    1]. For runs on texts, the input is the output of their encoder, which is not exported: the
+    weights of terms (rows, terms) for ``tfidf``, ``input_ids`` and ``attention_mask`` for ``hf:``
+    encoders. The outputs are ``scores``, ``probabilities`` and ``sets``, each (rows, labels). The
+    metadata of the file contain the labels and, if known, the names of the features in order. The
+    features are the result of the run's preparation of the columns of a table. The preparation is
+    in the metadata as JSON, and ``credibly predict model.onnx`` applies it.
 
     Returns:
-        shape of one input, labels, the largest difference in probabilities, the number of rows
-        of the run whose label sets were compared, and how many labels in them changed sides; of
-        runs on texts also ``encoder``, what must be done before.
+        The shape of one input, the labels, the largest difference in probability, the number of
+        rows of the run whose label sets were compared, and the number of labels in them that
+        changed; for runs on texts also ``encoder``, the required preprocessing.
     """
     module: Any = ExportedModule(_single_precision(run.model), run.pipeline, _input_names(run))
     text, single = run.data["kind"].startswith("text"), module.names == SINGLE
@@ -126,10 +126,10 @@ def export(run: Run, path: str | Path) -> JsonObject:
 
 
 def export_map(pipeline: Pipeline, path: str | Path) -> JsonObject:
-    """Write a map of scores as ONNX: input ``inputs``, (rows, scores of a row), float32.
+    """Write a calibrator of scores as ONNX. Input: ``inputs``, (rows, scores per row), float32.
 
-    A map that was fitted on probabilities takes probabilities.
-    Outputs and the check by onnxruntime are those of ``export``.
+    A calibrator that was fitted on probabilities takes probabilities. The outputs and the check by
+    onnxruntime are those of ``export``.
     """
     if pipeline.labels is None:
         raise InputError(
@@ -157,7 +157,7 @@ def _export(
     about: JsonObject,
     title: str,
 ) -> float:
-    """Write a module; return the largest difference in probability, on noise."""
+    """Write a module; return the largest difference in probability on noise."""
     onnx = _library("onnx")
     _library("onnxruntime")
     with atomic_path(path) as beside:
@@ -169,8 +169,8 @@ def _export(
         difference = _difference(module, pipeline, make(7), beside, title)
         if not difference <= TOLERANCE:
             raise InputError(
-                f"the ONNX form of {title} differs from torch by {difference:.2g} in probability, "
-                f"more than {TOLERANCE:g}; nothing was written."
+                f"the probabilities of the ONNX model of {title} differ from torch by "
+                f"{difference:.2g}, more than {TOLERANCE:g}. Nothing was written."
             )
     return difference
 
@@ -193,7 +193,7 @@ def _write(module: Any, given: Sequence[str], inputs: tuple[Tensor, ...], path: 
         if name in ("input_ids", "attention_mask", "token_type_ids"):
             rows[name][1] = "tokens"
     with warnings.catch_warnings(), torch.no_grad():
-        # The exporter that needs no further package; torch warns that it has a newer one.
+        # This exporter needs no further package. torch warns that a newer one exists.
         warnings.simplefilter("ignore")
         try:
             torch.onnx.export(
@@ -208,7 +208,9 @@ def _write(module: Any, given: Sequence[str], inputs: tuple[Tensor, ...], path: 
             )
         except (RuntimeError, torch.onnx.errors.OnnxExporterError) as error:
             reason = str(error).strip().splitlines()[0]
-            raise InputError(f"the model or the link has no form in ONNX: {reason}") from error
+            raise InputError(
+                f"the model or the link cannot be expressed in ONNX: {reason}"
+            ) from error
 
 
 def _inputs(rows: int, shape: tuple[int, ...]) -> tuple[Tensor, ...]:
@@ -220,7 +222,7 @@ def _inputs(rows: int, shape: tuple[int, ...]) -> tuple[Tensor, ...]:
 
 
 def _named_inputs(model: Any, data_shape: list[int], rows: int) -> tuple[Tensor, ...]:
-    """Return tokens of texts of several lengths, and noise for regions."""
+    """Return token ids of texts of several lengths, and noise for image regions."""
     texts = [["a b c " * (row + 1)] * data_shape[0] for row in range(rows)]
     inputs = model.encode(np.array(texts, dtype=object)).batch(np.arange(rows))
     if len(data_shape) == 3:
@@ -233,7 +235,7 @@ def _named_inputs(model: Any, data_shape: list[int], rows: int) -> tuple[Tensor,
 
 
 def _run(path: Path, names: Sequence[str], inputs: Sequence[Array]) -> list[Array]:
-    """Return scores, probabilities and sets by onnxruntime."""
+    """Return scores, probabilities and sets, computed by onnxruntime."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -246,7 +248,7 @@ def _run(path: Path, names: Sequence[str], inputs: Sequence[Array]) -> list[Arra
 def _difference(
     module: ExportedModule, pipeline: Pipeline, inputs: tuple[Tensor, ...], path: Path, title: str
 ) -> float:
-    """Return the largest difference in probability, on noise in another batch size."""
+    """Return the largest difference in probability on noise, with another batch size."""
     _, estimates, sets = _run(path, module.names, [each.numpy() for each in inputs])
     with torch.no_grad():
         scores = module.scores(*inputs).numpy()
@@ -255,14 +257,14 @@ def _difference(
 
 
 def _compare_stored(run: Run) -> tuple[int, int]:
-    """Compare the sets of the scores that the run stored; return rows and labels that differ."""
+    """Compare the sets of the stored scores; return the numbers of rows and of changed labels."""
     from credibly.predictions import Predictions
 
     if run.folder is None:
         return 0, 0
     stored, count = run.folder / "predictions.parquet", len(run.labels)
     if run.criterion.num_outputs(count) != count or not stored.exists():
-        return 0, 0  # only the ranking scores are stored
+        return 0, 0  # only ranking scores are stored
     scan = Predictions.scan(stored)
     if not (scan.every_label and scan.has_scores):
         return 0, 0
@@ -276,7 +278,7 @@ def _compare_stored(run: Run) -> tuple[int, int]:
 
 
 def _changed(title: str, found: Array, expected: Array) -> int:
-    """Return how many labels are in one set and not in the other; refuse more than a few."""
+    """Return the number of labels in only one of two sets. Raise if there are more than a few."""
     changed = int((found != expected).sum())
     if changed > max(1, MAX_CHANGED * expected.size):
         raise InputError(

@@ -1,4 +1,4 @@
-"""Predictions of many rows, in parts that several processes write and none writes twice."""
+"""Predict many rows. Several processes can write shards, each shard once."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ def predict_to(
 ) -> list[Path]:
     """Predict ``rows`` into one file, or into a folder with one file per shard.
 
-    Shard ``i`` is the ``i``-th stretch of rows; process ``p`` of ``processes`` takes shards p, p +
-    processes, …. A shard whose file exists is skipped, so run a stopped job again to
-    continue it. Files of another run or of other rows are an error, not skipped.
+    Shard ``i`` is the ``i``-th block of rows. Process ``p`` of ``processes`` writes the shards p,
+    p + processes, …. A shard whose file exists is skipped, so you can continue a stopped job by
+    running it again. Files of another run or of other rows are an error.
 
     Args:
         run: from ``load``.
-        rows: what to predict.
-        out: a path ending in ``.parquet`` or ``.csv`` for one file, with the same columns; anything
-            else is a folder of shards, which reads as one file.
-        shards: number of parts.
-        process, processes: which share of the parts is this process's.
-        format: ``"predictions"``; for a ``.csv`` file also ``"wide"``, ids and one column of
-            probabilities per label, or ``"lists"``, ids and the labels of the run's rule, joined
-            as in the training file.
-        advance: called with the number of rows done.
+        rows: the rows to predict.
+        out: a path ending in ``.parquet`` or ``.csv`` for one file; both have the same columns.
+            Any other path is a folder of shards, which can be read like one file.
+        shards: number of shards.
+        process, processes: the number of this process, and how many there are.
+        format: ``"predictions"``. For a ``.csv`` file also ``"wide"``: ids and one column of
+            probabilities per label; or ``"lists"``: ids and the labels selected by the run's
+            rule, joined as in the training file.
+        advance: called with the number of rows that are done.
 
     Returns:
         The files that this process wrote.
@@ -72,8 +72,8 @@ def predict_to(
             )
         if out.suffix == ".csv" and run.keeps_top_labels:
             raise InputError(
-                f"{run.title} keeps the most probable labels of each row, which are lists; a CSV "
-                f"file has none. Use --out {out.with_suffix('.parquet')}."
+                f"{run.title} writes lists of the most probable labels, which a CSV file cannot "
+                f"hold. Use --out {out.with_suffix('.parquet')}."
             )
         if format != "predictions":
             _write_rows(run, rows, out, format, advance)
@@ -83,7 +83,7 @@ def predict_to(
             _write(run, rows, out, {}, advance)
         return [out]
     origin = {"run": run_hash(run), "rows": rows.fingerprint(), "shards": shards}
-    sweep(out)  # shards that are there are not written again, and so not swept one by one
+    sweep(out)  # once: existing shards are not written again, so nothing else sweeps them
     written = []
     for shard, index in enumerate(np.array_split(np.arange(len(rows)), shards)):
         part = out / shard_name(shard, shards)
@@ -96,14 +96,14 @@ def predict_to(
 
 
 def predict_members_to(run: Run, rows: Data, folder: str | Path) -> list[Path]:
-    """Predict ``rows`` by each member of ``run`` alone, into one file per member.
+    """Predict ``rows`` with each member of ``run`` separately, into one file per member.
 
-    The probabilities are those of the loss's link, since the calibrator belongs to the sum of all.
+    The probabilities are those of the loss's link, because the calibrator was fitted on the sum.
 
     Args:
-        run: from ``load``: of several candidates or members.
-        rows: what to predict.
-        folder: for the files, ``mlp-1.parquet`` and so on, by the names of ``run.members``.
+        run: a run of several members, from ``load``.
+        rows: the rows to predict.
+        folder: of the files ``mlp-1.parquet`` and so on, named by ``run.members``.
 
     Returns:
         The files.
@@ -122,10 +122,10 @@ def predict_members_to(run: Run, rows: Data, folder: str | Path) -> list[Path]:
 
 
 def run_hash(run: Run) -> str:
-    """Return a hash of what decides a run's predictions: its weights and its calibration."""
+    """Return a hash of everything that determines a run's predictions: weights and calibration."""
     folder, digest = run.folder, hashlib.sha256()
     if folder is None:
-        raise InputError("predictions in parts need the folder of the run; train with `folder=…`.")
+        raise InputError("predictions in shards need the folder of the run; train with `folder=…`.")
     for name in (MODEL, CALIBRATION):
         with (folder / name).open("rb") as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())
@@ -157,10 +157,10 @@ def _predicted(
 def _write_rows(
     run: Run, rows: Data, path: Path, format: str, advance: Callable[[float], None]
 ) -> None:
-    """Write ids with probabilities or with label sets, as competitions ask for."""
-    read = run.data.get("reader", {})  # version 0.2 did not write it
+    """Write ids with probabilities or with label sets, the formats of many competitions."""
+    read = run.data.get("reader", {})  # version 0.2 did not write this field
     spaces = any(" " in label for label in run.labels)
-    separator = read.get("separator", "none")  # none: a cell of the training file is one name
+    separator = read.get("separator", "none")  # "none": each cell of the training file is one name
     separator = ("|" if spaces else " ") if separator == "none" else separator
     titles = run.labels if format == "wide" else [read.get("label_column", "labels")]
     name = read.get("id_column") or read.get("image_column") or "id"

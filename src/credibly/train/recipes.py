@@ -1,14 +1,14 @@
-"""Recipes: how a model is trained. Each type has only its own options and checks them.
+"""Recipes: how a model is trained. Each type has its own options and checks them.
 
-    Auto        compare models for features; else the usual model for the data
-    Linear      a linear model of features, solved to its optimum
-    TextLinear  the same on weights of terms (tf-idf)
-    Probe       the same on the features of a frozen network
-    Trees       a forest or gradient boosting
-    Network     any network, trained by steps
-    Ensemble    networks for features, trained on different rows and averaged
+- ``Auto``: for features, compare models; otherwise the default model for the data
+- ``Linear``: a linear model of features, solved to its optimum
+- ``TextLinear``: a linear model of tf-idf weights of texts
+- ``Probe``: a linear model of the features of a frozen network
+- ``Trees``: a forest or gradient boosting
+- ``Network``: any network, trained by gradient steps
+- ``Ensemble``: networks for features, trained on different rows; their log-odds are averaged
 
-The command line reads this module for its flags, so it imports nothing that takes time.
+The command line reads its flags from this module, so the module must be fast to import.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from typing import Any, ClassVar
 
@@ -33,13 +33,13 @@ VIEWS = ("one", "flip", "crops")
 TREES = ("forest", "boosting")
 
 MAX_MEMBERS = 10_000
-"""Of the model of a run."""
+"""Maximum number of members of the model of a run."""
 
 SWEEP = tuple(10 ** (5 - step / 4) for step in range(45))
-"""Penalties that ``sweep`` of version 0.2 tried: 1e-6 to 1e5, evenly spaced on a log scale."""
+"""Penalties that the option ``sweep`` of version 0.2 tried: 1e-6 to 1e5, evenly spaced in log."""
 
 INCIDENTAL = ("workers", "checkpoint_seconds", "tensorboard")
-"""Options that change how long a run takes or what it writes, never what it computes."""
+"""Options that do not change the trained model."""
 
 
 def option(
@@ -50,14 +50,14 @@ def option(
     within: tuple[float, float] | None = None,
     open: str = "",
 ) -> Any:
-    """Return a field with its help text; the command line makes a flag of it.
+    """Return a field with its help text, from which the command line makes a flag.
 
     Args:
-        default: value if it is not given.
-        help: one line of the help text.
-        choices: the values allowed.
-        within: smallest and largest number allowed.
-        open: ends of ``within`` that are not allowed themselves: ``low``, ``high`` or both.
+        default: the default value.
+        help: one line of help text.
+        choices: the allowed values.
+        within: the smallest and the largest allowed number.
+        open: the limits of ``within`` that are excluded: ``low``, ``high`` or both.
     """
     metadata = {"help": help, "choices": choices, "within": within, "open": open}
     return dataclasses.field(default=default, metadata=metadata)
@@ -66,15 +66,15 @@ def option(
 def _folds(usual: str) -> Any:
     return option(
         None,
-        "choose and calibrate on scores of models that did not train on the row, one model per "
-        f"fold, then train on all rows; 0 holds rows out ({usual})",
+        "number of folds: choose and calibrate on out-of-fold scores, then train on all rows; 0 "
+        f"holds rows out instead ({usual})",
         within=(0, 10**6),
     )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """What every recipe has.
+    """Options of every recipe.
 
     Args:
         loss: a name, or a loss of ``cr.losses``.
@@ -89,21 +89,21 @@ class Recipe:
     image_size = eval_crop = None
 
     loss: str | Any = option(  # noqa: RUF009 - a field
-        "auto", "bce, asl, spa+lpr …; auto: softmax where rows have one label"
+        "auto", "bce, asl, spa+lpr …; auto: softmax if every row has exactly one label, else bce"
     )
-    average_size: float | None = option(None, "labels per row to return on average (K)")
+    average_size: float | None = option(None, "average number of labels to return per row (K)")
     calibrate: str = option(
         "auto",
-        "calibrator fitted on held-out rows; auto compares link and raw scores, each with several "
-        "maps, on rows left out",
+        "calibrator, fitted on held-out rows; auto compares the link and the raw scores, each "
+        "with several calibrators",
         choices=METHODS,
     )
     split_seed: int = option(
         0, "seed of the split into training, held-out and test rows", within=(0, 2**63 - 1)
     )
-    workers: int = option(0, "processes that decode images", within=(0, 256))
+    workers: int = option(0, "number of processes that decode images", within=(0, 256))
     checkpoint_seconds: float = option(
-        30.0, "seconds between checkpoints, which a crash may cost", within=(0, 1e30)
+        30.0, "seconds between checkpoints; a crash costs at most this much work", within=(0, 1e30)
     )
     tensorboard: bool = option(False, "also write TensorBoard events (needs tensorboard)")
 
@@ -130,7 +130,7 @@ class Recipe:
             raise _error("`folds` must be 0 or at least 2; got 1.")
 
     def in_words(self) -> str:
-        """Return the model in words, and of a linear one how it is trained.
+        """Return a description of the model and, for a linear model, of its training.
 
         Example:
             >>> Linear().in_words()
@@ -141,7 +141,7 @@ class Recipe:
         return str(self.model)
 
     def network(self, **changes: Any) -> Network:
-        """Return the network of this recipe; of models that are compared, the one among them.
+        """Return the network of this recipe, or the network among the compared models.
 
         Example:
             >>> Probe(model="cnn", l2=1.0).network().frozen, Auto().network().model
@@ -188,7 +188,7 @@ def _fits(hint: Any, value: Any) -> bool:
     if typing.get_origin(hint) is tuple:
         inner = typing.get_args(hint)[0]
         return isinstance(value, tuple) and all(_fits(inner, part) for part in value)
-    if typing.get_args(hint):  # a union: one of its members
+    if typing.get_args(hint):  # a union: the value must fit one of its types
         return any(_fits(part, value) for part in typing.get_args(hint))
     return value is None if hint is type(None) else fits(hint, value)
 
@@ -208,26 +208,28 @@ def _type_in_words(hint: Any) -> str:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Solved(Recipe):
-    """A last layer at the optimum of loss and L2 penalty; rows not trained on choose the penalty.
+    """A last layer at the optimum of loss and L2 penalty; held-out rows select the penalty.
 
     Args:
-        l2: strength of the penalty ½‖weights‖² against the sum of the losses of all known entries,
-            scikit-learn's 1/C. Of several, rows not trained on choose; None: a search.
+        l2: strength of the penalty ½‖weights‖², relative to the sum of the losses of all known
+            entries; scikit-learn's 1/C. None: search; held-out rows select the value.
         folds: see ``credibly train --help``.
     """
 
     l2: tuple[float, ...] | float | None = option(
         None,
-        "penalty on the weights, scikit-learn's 1/C; of several, rows not trained on choose "
-        "(default: a search)",
+        "L2 penalty, scikit-learn's 1/C; of several values, held-out rows choose one (default: a "
+        "search)",
         within=(0, 1e30),
     )
-    folds: int | None = _folds("default where the data name no held-out rows: 5; of texts 3")
-    select: str = option("nll", "penalty to keep, judged on rows not trained on", choices=JUDGES)
+    folds: int | None = _folds("default: 5, for texts 3; 0 if the data have held-out rows")
+    select: str = option(
+        "nll", "metric of the held-out rows that chooses the penalty", choices=JUDGES
+    )
 
     @property
     def penalties(self) -> list[float] | None:
-        """Return the penalties to try; None for a search."""
+        """Return the penalties to try, or None for a search."""
         if self.l2 is None:
             return None
         return list(self.l2) if isinstance(self.l2, tuple) else [self.l2]
@@ -250,26 +252,29 @@ class TextLinear(Solved):
     name = "text-linear"
     model = "tfidf"
     terms: int | None = option(
-        None, "most terms of tfidf per column (default: 65536)", within=(1, 2**24)
+        None, "maximum number of tfidf terms per column (default: 65536)", within=(1, 2**24)
     )
 
 
 _WEIGHTS = option(
     None,
-    "local weights file of the backbone (safetensors); auto: those of efficientnet-lite0 that "
+    "weights file of the backbone (.safetensors); auto: the weights of efficientnet-lite0 that "
     "credibly[images] installs",
 )
 _IMAGE_SIZE = option(
     None,
-    "side images are brought to (default: 224; without --probe their own where they are smaller)",
+    "side length that images are scaled to (default: 224; without --probe, smaller images "
+    "keep their size)",
     within=(1, 2**13),
 )
 _EVAL_CROP = option(
     None,
-    "bring the shorter side of test images to this, and cut out the middle",
+    "scale the shorter side of test images to this length, and cut out the middle",
     within=(1, 2**13),
 )
-_MAX_LENGTH = option(None, "most tokens per text (default: the encoder's)", within=(1, 2**20))
+_MAX_LENGTH = option(
+    None, "maximum number of tokens per text (default: the limit of the encoder)", within=(1, 2**20)
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -277,7 +282,7 @@ class Probe(Solved):
     """A linear model of the features of a frozen network, which are computed once."""
 
     name = "probe"
-    model: str = option("auto", "the network whose features are taken")
+    model: str = option("auto", "network that computes the features")
     weights: str | None = _WEIGHTS
     hidden: int | None = option(
         None, "hidden width of mlp (default: the model's)", within=(1, 2**20)
@@ -295,23 +300,22 @@ class Probe(Solved):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Trees(Recipe):
-    """A random forest or gradient boosting; rows not trained on choose its size."""
+    """A random forest or gradient boosting; held-out rows select its size."""
 
     name = "trees"
     model: str = option("forest", "forest or boosting", choices=TREES)
-    folds: int | None = _folds("default where the data name no held-out rows: 5")
+    folds: int | None = _folds("default: 5; 0 if the data have held-out rows")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Auto(Recipe):
-    """Compare models for features on rows they did not see; keep the best or a weighted sum.
+    """Compare models for features out-of-fold; keep the best one or a weighted sum.
 
-    On images and texts: their default model.
-    """
+    Images and texts use their default model."""
 
     name = "auto"
-    budget: str = option("60s", "time for the models tried, as estimated from the size of the data")
-    folds: int | None = _folds("default where the data name no held-out rows: 5")
+    budget: str = option("60s", "estimated time for all models that auto compares")
+    folds: int | None = _folds("default: 5; 0 if the data have held-out rows")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -323,7 +327,7 @@ class Auto(Recipe):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Steps(Recipe):
-    """How a network is trained by steps."""
+    """Options of networks that are trained by gradient steps."""
 
     hidden: int | None = option(
         None, "hidden width of mlp (default: the model's)", within=(1, 2**20)
@@ -341,7 +345,7 @@ class Steps(Recipe):
         None, "rows per step (default: 32 to 128, by number of rows)", within=(1, 2**24)
     )
     accumulate: int = option(
-        1, "steps whose gradients are added up before an update", within=(1, 10**6)
+        1, "number of steps whose gradients are added before an update", within=(1, 10**6)
     )
     optimizer: str = option("adamw", "optimizer", choices=tuple(OPTIMIZERS))
     learning_rate: float | None = option(
@@ -351,35 +355,49 @@ class Steps(Recipe):
         open="low",
     )
     momentum: float = option(0.9, "momentum of sgd", within=(0, 1), open="high")
-    nesterov: bool = option(False, "Nesterov's form of momentum")
-    weight_decay: float = option(1e-4, "weight decay (biases and norms excluded)", within=(0, 1e30))
-    schedule: str = option("cosine", "course of the learning rate", choices=SCHEDULES)
+    nesterov: bool = option(False, "use Nesterov momentum with sgd")
+    weight_decay: float = option(
+        1e-4, "weight decay; not applied to biases and norms", within=(0, 1e30)
+    )
+    schedule: str = option("cosine", "schedule of the learning rate", choices=SCHEDULES)
     schedule_epochs: int | None = option(
-        None, "epochs after which the schedule would end (default: epochs)", within=(1, 10**6)
+        None,
+        "length of the schedule in epochs, if longer than the training (default: epochs)",
+        within=(1, 10**6),
     )
     warmup: float = option(
-        0.05, "share of steps over which the learning rate rises", within=(0, 1), open="high"
+        0.05, "share of the steps in which the learning rate rises", within=(0, 1), open="high"
     )
     milestones: tuple[float, ...] = option(
-        (), "step: shares of training after which it drops", within=(0, 1), open="low high"
+        (),
+        "schedule step: shares of the training after which the rate drops, e.g. 0.5,0.75",
+        within=(0, 1),
+        open="low high",
     )
-    clip: float = option(0.0, "largest gradient norm; 0 does not clip", within=(0, 1e30))
+    clip: float = option(0.0, "maximum norm of the gradient; 0: no clipping", within=(0, 1e30))
     ema: float = option(
-        0.0, "decay of the moving average of weights; 0 keeps none", within=(0, 1), open="high"
+        0.0,
+        "decay of an average of the weights over steps; 0: no average",
+        within=(0, 1),
+        open="high",
     )
-    prior_bias: bool = option(True, "start the last biases at the labels' rates")
-    select: str = option("nll", "epoch to keep, judged on held-out rows", choices=SELECTIONS)
+    prior_bias: bool = option(True, "start the biases of the last layer at the label rates")
+    select: str = option(
+        "nll",
+        "metric of the held-out rows that chooses the epoch; last: the last epoch",
+        choices=SELECTIONS,
+    )
     patience: int | None = option(
         None,
-        "epochs without a better one before stopping; 0 never stops (default: 0; with "
-        "probe-first 2)",
+        "stop after this many epochs without improvement; 0: never (default: 0; with probe-first "
+        "2)",
         within=(0, 10**6),
     )
     probe_first = None
 
     @property
     def num_epochs(self) -> int:
-        """Return the number of epochs: the one given, or what the way to train asks for."""
+        """Return the number of epochs: the given one, or the default."""
         return self.epochs or (5 if self.probe_first else 30)
 
     def __post_init__(self) -> None:
@@ -390,16 +408,17 @@ class Steps(Recipe):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Network(Steps):
-    """A network, trained by steps.
+    """A network, trained by gradient steps.
 
     Args:
-        model: a name, or your own ``torch.nn.Module``: inputs (rows, …) to scores (rows, labels),
-            or twice as many columns where ``loss.scores_per_label`` is 2. It is trained in place.
-            A run folder holds its weights but not its code: ``cr.load(folder, model=…)`` needs the
-            same network.
-        loss: a name, or your own, a subclass of ``cr.losses.Loss``; ``cr.load`` then needs it too.
+        model: a name, or your own ``torch.nn.Module``. It maps inputs (rows, …) to scores
+            (rows, labels), or to twice as many columns if ``loss.scores_per_label`` is 2. It is
+            trained in place. A run folder stores its weights but not its code, so
+            ``cr.load(folder, model=…)`` needs the same network.
+        loss: a name, or an instance of your own subclass of ``cr.losses.Loss``, which
+            ``cr.load`` then needs too.
 
-    All other options: see ``credibly train --help``.
+    All other options are described in ``credibly train --help``.
 
     Example:
         >>> Network(loss="spa+lpr", epochs=5).epochs
@@ -417,62 +436,70 @@ class Network(Steps):
     weights: str | None = _WEIGHTS
     frozen: bool = option(False, "train the last layer only")
     frozen_epochs: int = option(
-        0, "epochs that train the last layer only, before the backbone", within=(0, 10**6)
+        0, "number of first epochs that train the last layer only", within=(0, 10**6)
     )
     probe_first: bool | None = option(
         None,
-        "before training, solve the last layer for the features that the weights file gives "
-        "(default: for images with weights)",
+        "solve the last layer on the pretrained features before all layers are trained (default: "
+        "for images with weights)",
     )
     fixed_norms: bool | None = option(
-        None, "batch norms keep the statistics of the weights file (default: with probe-first)"
+        None, "keep the batch-norm statistics of the weights file (default: with probe-first)"
     )
-    features: bool = option(False, "compute a frozen backbone's features once and keep them")
+    features: bool = option(False, "compute the features of a frozen backbone once and keep them")
     terms: int | None = option(
-        None, "most terms of tfidf per column (default: 65536)", within=(1, 2**24)
+        None, "maximum number of tfidf terms per column (default: 65536)", within=(1, 2**24)
     )
     max_length: int | None = _MAX_LENGTH
     image_size: int | None = _IMAGE_SIZE
     eval_crop: int | None = _EVAL_CROP
     augment: str | None = option(
-        None, "how training moves images (default: the data's)", choices=STYLES
+        None,
+        "shifts, flips and crops of training images (default: depends on the data)",
+        choices=STYLES,
     )
     rand_augment: float = option(
         0.0, "strength of two random operations per image, 0 to 1", within=(0, 1)
     )
     cutout: float = option(
-        0.0, "side of a gray square, as a share of the image's, up to 0.5", within=(0, 0.5)
+        0.0,
+        "side of a gray square that covers a part of each image, as a share of its side, up to 0.5",
+        within=(0, 0.5),
     )
     color_jitter: float = option(
-        0.0, "brightness, contrast and saturation times 1 ± this", within=(0, 1)
+        0.0, "vary brightness, contrast and saturation by a factor of 1 ± this value", within=(0, 1)
     )
     lighting: float = option(
-        0.0, "deviation of noise along the main colours of ImageNet", within=(0, 1e30)
+        0.0, "standard deviation of noise along the principal colours of ImageNet", within=(0, 1e30)
     )
     mixup: float = option(
-        0.0, "alpha of mixing each row with another; targets become soft", within=(0, 1e30)
+        0.0, "alpha of mixup, which mixes pairs of rows; targets become soft", within=(0, 1e30)
     )
     views: str = option(
-        "one", "average scores over views of an image when predicting", choices=VIEWS
+        "one", "views of an image whose scores are averaged in prediction", choices=VIEWS
     )
     backbone_rate: float = option(
         1.0,
-        "learning rate of the backbone over that of the last layer",
+        "learning rate of the backbone divided by that of the last layer",
         within=(0, 1),
         open="low",
     )
     layer_decay: float = option(
-        1.0, "factor on the rate from each layer to the one before it", within=(0, 1), open="low"
+        1.0,
+        "factor on the learning rate from each layer to the previous one",
+        within=(0, 1),
+        open="low",
     )
-    precision: str = option("float32", "arithmetic of the model", choices=PRECISIONS)
+    precision: str = option("float32", "floating-point precision of the model", choices=PRECISIONS)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.features and not self.frozen:
-            raise _error("`features` keeps a frozen backbone's output; give `frozen` too.")
+            raise _error("`features` needs a frozen backbone; give `frozen` too.")
         if self.features and self.views != "one":
             raise _error(
-                f"`features` keeps one view of each image; got `views` {self.views}. Leave one out."
+                f"`features` stores one view per image, but `views` is {self.views}. Leave "
+                "one of them out."
             )
         if self.frozen_epochs >= self.num_epochs:
             raise _error(
@@ -481,18 +508,18 @@ class Network(Steps):
             )
         if self.frozen and (self.frozen_epochs or self.backbone_rate != 1 or self.layer_decay != 1):
             raise _error(
-                "`frozen` trains the last layer only; got `frozen_epochs`, `backbone_rate` or "
-                "`layer_decay` too, which train the backbone. Give one or the other."
+                "`frozen` trains the last layer only, but `frozen_epochs`, `backbone_rate` and "
+                "`layer_decay` are for training the backbone. Give one or the other."
             )
         if self.probe_first and (self.frozen or self.weights in (None, "none")):
             raise _error(
-                "`probe_first` solves the last layer for a pretrained backbone that is then "
-                "trained; got " + ("`frozen`." if self.frozen else "no `weights`.")
+                "`probe_first` needs a pretrained backbone that is trained afterwards; got "
+                + ("`frozen`." if self.frozen else "no `weights`.")
             )
 
     @property
     def highest_rate(self) -> float:
-        """Return the highest learning rate: the one given, or what the way to train asks for.
+        """Return the highest learning rate: the given one, or the default.
 
         Example:
             >>> Network().highest_rate, Network(learning_rate=0.1).highest_rate
@@ -512,19 +539,19 @@ class Network(Steps):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Ensemble(Steps):
-    """Networks for features, trained on different held-out rows and averaged in log-odds."""
+    """Networks for features, trained on different rows. Their log-odds are averaged."""
 
     name = "ensemble"
     model = "mlp"
     ensemble: int = option(5, "number of networks", within=(2, 1000))
-    folds: int | None = _folds("default where the data name no held-out rows: 5")
+    folds: int | None = _folds("default: 5; 0 if the data have held-out rows")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if (self.folds or 0) > self.ensemble:
             raise _error(
-                f"`ensemble` must be at least `folds`, {self.folds}, so that every row is left out "
-                f"by some member; got {self.ensemble}."
+                f"`ensemble` must be at least `folds` ({self.folds}), so that some member is not "
+                f"trained on each row; got {self.ensemble}."
             )
 
 
@@ -535,7 +562,7 @@ RECIPES: dict[str, type[Recipe]] = {
 
 
 def is_compared(recipe: Recipe) -> bool:
-    """Return whether the model of a run is made of members that were compared or averaged."""
+    """Return whether the model consists of members that are compared or averaged."""
     return isinstance(recipe, (Auto, Trees, Ensemble))
 
 
@@ -564,12 +591,12 @@ def seconds(budget: str) -> float:
 
 @cache
 def option_names(recipe: type[Recipe]) -> tuple[str, ...]:
-    """Return the options of a type of recipe."""
+    """Return the names of the options of a recipe."""
     return tuple(field.name for field in dataclasses.fields(recipe))
 
 
 def owners(name: str) -> list[str]:
-    """Return the recipes that have an option.
+    """Return the names of the recipes that have an option.
 
     Example:
         >>> owners("l2"), owners("epochs")
@@ -579,14 +606,14 @@ def owners(name: str) -> list[str]:
 
 
 def recipe(model: object = "auto", **options: Any) -> Recipe:
-    """Return the recipe for a model and options: the first of its recipes that has them all.
+    """Return the first recipe for a model that has all given options.
 
-    ``linear`` is solved to its optimum unless an option of ``Network`` is given; ``tfidf`` too.
-    Options that are None are as if not given.
+    ``linear`` and ``tfidf`` are solved to their optimum unless an option of ``Network`` is given.
+    Options that are None count as not given.
 
     Args:
-        model: name of a model or of a recipe, a network of your own, or a recipe.
-        options: of the recipe. ``probe=True`` takes the features of a frozen network.
+        model: name of a model or of a recipe, your own network, or a recipe.
+        options: options of the recipe. ``probe=True`` trains on the features of a frozen network.
 
     Example:
         >>> recipe("linear").in_words(), recipe("linear", epochs=3).in_words()
@@ -597,35 +624,31 @@ def recipe(model: object = "auto", **options: Any) -> Recipe:
         credibly.checks.InputError: `epochs` belongs to the recipe Network or Ensemble; `model` \
 forest makes Trees. Leave it out, or choose another model.
     """
-    from credibly.checks import nearest
-
     given: JsonObject = {k: value for k, value in options.items() if value is not None}
     if isinstance(model, Recipe):
         if given:
             raise _error(
-                f"`{next(iter(given))}` must be given once; got it beside a recipe, which has all "
-                "its options. Put it into the recipe."
+                f"`{next(iter(given))}` cannot be given beside a recipe. Set it in the recipe."
             )
         return model
-    known = {name for each in RECIPES.values() for name in option_names(each)}
     probe = given.pop("probe", False)
-    for name in given:
-        if name not in known:
-            raise _error(f"unknown option {name!r}. {nearest(name, sorted(known))}")
+    _only_known(given, _all_options())
     types = (Probe,) if probe else _types(model)
     if isinstance(model, str) and model in RECIPES and model not in ("auto", "linear"):
         model = None
     for each in types:
         if given.keys() <= set(option_names(each)):
-            own: JsonObject = (
-                {"model": model} if model is not None and "model" in option_names(each) else {}
-            )
-            return each(**given, **own)
+            if model is not None and "model" in option_names(each):
+                given["model"] = model
+            return each(**given)
     stray = next(name for name in given if name not in option_names(types[0]))
+    # The options that the first recipe has and another recipe for the same model lacks.
+    own = set(option_names(types[0])) - set(option_names(Recipe))
+    beside = ", ".join(f"`{name}`" for name in given if name in own) or "these options"
     raise _error(
         f"`{stray}` belongs to the recipe {_any_of(owners(stray))}; "
         f"`model` {model or types[0].name} makes {types[0].__name__}"
-        + (f" with {_listed(given, types[0])}" if len(types) > 1 else "")
+        + (f" with {beside}" if len(types) > 1 else "")
         + ". Leave it out, or choose another model."
     )
 
@@ -634,19 +657,13 @@ def _any_of(names: list[str]) -> str:
     return " or ".join([*([", ".join(names[:-1])] if names[1:] else []), names[-1]])
 
 
-def _listed(given: Mapping[str, Any], kind: type[Recipe]) -> str:
-    """Return the options that the first recipe has and another of the same model lacks."""
-    own = [f"`{name}`" for name in given if name in option_names(kind) and name not in _shared()]
-    return ", ".join(own) or "these options"
-
-
 @cache
-def _shared() -> tuple[str, ...]:
-    return option_names(Recipe)
+def _all_options() -> frozenset[str]:
+    return frozenset(name for each in RECIPES.values() for name in option_names(each))
 
 
 def _types(model: object) -> tuple[type[Recipe], ...]:
-    """Return the recipes that a model's name may stand for, the usual one first."""
+    """Return the recipes that fit a model's name, the default first."""
     if not isinstance(model, str):
         return (Network,)
     if model == "auto":
@@ -663,13 +680,13 @@ def _types(model: object) -> tuple[type[Recipe], ...]:
 
 
 def to_table(recipe: Recipe, seed: int) -> JsonObject:
-    """Return what a run stores of a recipe: plain values by name."""
+    """Return a recipe and its seed as the plain values that a run stores."""
     values = {name: getattr(recipe, name) for name in option_names(type(recipe))}
     return {"recipe": recipe.name, "model": recipe.model, **values, "seed": seed}
 
 
-def from_table(table: Mapping[str, Any], where: str) -> tuple[Recipe, int]:
-    """Return recipe and seed of what a run stored, of version 0.2 too.
+def from_table(table: Mapping[str, object], where: str) -> tuple[Recipe, int]:
+    """Return recipe and seed from the table that a run stored. Also reads version 0.2.
 
     Example:
         >>> from_table(to_table(Linear(l2=1.0), 3), "config.toml") == (Linear(l2=1.0), 3)
@@ -695,7 +712,7 @@ def from_table(table: Mapping[str, Any], where: str) -> tuple[Recipe, int]:
         return kind(**values), seed
 
 
-def _only_known(values: Mapping[str, Any], known: Sequence[str]) -> None:
+def _only_known(values: Mapping[str, object], known: Collection[str]) -> None:
     from credibly.checks import nearest
 
     for name in values:
@@ -704,20 +721,19 @@ def _only_known(values: Mapping[str, Any], known: Sequence[str]) -> None:
 
 
 def _from_0_2(values: JsonObject) -> Recipe:
-    """Return the recipe that the flat settings of version 0.2 stand for.
+    """Return the recipe for the flat settings of version 0.2.
 
     Example:
         >>> _from_0_2({"model": "tfidf", "solver": "lbfgs", "l2": 1.0, "epochs": 30})
         TextLinear(loss='auto', average_size=None, calibrate='auto', split_seed=0, workers=0, \
 checkpoint_seconds=30.0, tensorboard=False, l2=1.0, folds=None, select='nll', terms=None)
     """
-    known = {name for each in RECIPES.values() for name in option_names(each)}
     if "head_start" in values:
         values["probe_first"] = values.pop("head_start")
-    _only_known(values, (*known, "solver", "sweep", "snapshots"))
+    _only_known(values, (*_all_options(), "solver", "sweep", "snapshots"))
     model = str(values.get("model", "auto"))
     solver, sweep, _ = (values.pop(name, None) for name in ("solver", "sweep", "snapshots"))
-    if solver is None and sweep is None:  # some settings only, as the command line takes them
+    if solver is None and sweep is None:  # a subset of the settings, as on the command line
         return recipe(model, **{name: each for name, each in values.items() if name != "model"})
     kind: type[Recipe] = Network
     if values.get("ensemble"):

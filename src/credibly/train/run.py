@@ -1,10 +1,9 @@
-"""A trained run: the folder it lives in, and predictions from it."""
+"""A trained run: loading, saving and prediction."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,9 +32,8 @@ from credibly.train.assembly import (
     text_model,
 )
 from credibly.train.auto import empty_members, members_of
-from credibly.train.callbacks import read_log
 from credibly.train.checkpoint import prefixed, read_tensors, save_tensors
-from credibly.train.distributed import SingleProcess, score
+from credibly.train.distributed import SingleProcess, score, to_score
 from credibly.train.extreme_classification import top_of_rows, top_predictions
 from credibly.train.recipes import Recipe, from_table, is_compared
 from credibly.train.run_folder import (
@@ -65,19 +63,20 @@ class Run:
     """A trained model with the pipeline from its scores to label sets.
 
     Attributes:
-        folder: where the run lives; None for one in memory alone.
-        recipe: how it was trained, all options resolved.
-        seed: of everything random.
-        data: what it was trained on: source, fingerprint, labels, input shape, feature names.
+        folder: where the run is stored; None for a run in memory.
+        recipe: how it was trained, with all options resolved.
+        seed: of all randomness.
+        data: the training data: source, fingerprint, labels, input shape, feature names.
         model: returns the scores of rows.
-        pipeline: from scores to log-odds, probabilities and label sets: the link of the loss, the
-            calibrator and the decision, both fitted on held-out rows.
-        metrics: of the test rows; empty where there are none.
-        candidates: the models that were compared, with their figures on rows they did not see, and
-            the members of the model; of solved models the penalties tried; else empty.
-        held_out: calibrated probabilities of the rows that the calibrator was fitted on, each as
-            often as its weight says, where this process fitted it.
-        spent: CPU seconds that each model took to compare, where this process compared them.
+        pipeline: from scores to log-odds, probabilities and label sets: the link of the loss,
+            the calibrator and the decision. Calibrator and decision are fitted on held-out
+            rows.
+        metrics: of the test rows; empty if there are none.
+        candidates: the compared models with their out-of-fold metrics, and the members of the
+            model. For solved models, the penalties tried. Otherwise empty.
+        held_out: calibrated probabilities of the rows that the calibrator was fitted on, each
+            repeated by its weight. Only in the process that fitted it.
+        spent: CPU seconds per compared model. Only in the process that compared them.
     """
 
     folder: Path | None
@@ -97,7 +96,7 @@ class Run:
 
     @property
     def title(self) -> str:
-        """Return what messages call the run."""
+        """Return the name of the run for messages."""
         return "the run" if self.folder is None else str(self.folder)
 
     def _repr_html_(self) -> str:
@@ -114,12 +113,12 @@ class Run:
 
     @property
     def feature_names(self) -> list[str] | None:
-        """Return the names of the columns that rows must have; None where not known."""
+        """Return the names of the columns that rows must have, or None if unknown."""
         return None if self.preparation is None else self.preparation.names
 
     @property
     def preparation(self) -> Preparation | None:
-        """Return how columns become the features of the model; None where names are not known."""
+        """Return the preparation of columns into features, or None if names are unknown."""
         return Preparation.of_run(self.data, str(self.folder))
 
     @property
@@ -130,20 +129,20 @@ class Run:
 
     @property
     def calibrator(self) -> Calibrator | None:
-        """Return the fitted calibrator, if there is one."""
+        """Return the fitted calibrator, or None."""
         return self.pipeline.calibrator
 
     @property
     def decision(self) -> Decision | None:
-        """Return the fitted decision, if there is one."""
+        """Return the fitted decision, or None."""
         return self.pipeline.decision
 
     @property
     def members(self) -> dict[str, Run]:
-        """Return each member of a weighted sum of models as a run without a calibrator, by name.
+        """Return each member of a weighted sum of models, by name, as a run without a calibrator.
 
-        The names are ``mlp-1``, ``mlp-2``, ``forest-1`` …. The calibrator belongs to the sum: it
-        was fitted after averaging. A run of one network has no members.
+        The names are ``mlp-1``, ``mlp-2``, ``forest-1`` …. Members have no calibrator because it
+        was fitted on the sum. A run of a single network has no members.
         """
         if not isinstance(self.model, Stack):
             return {}
@@ -156,41 +155,35 @@ class Run:
         return found
 
     def encoded(self, rows: Data) -> Data:
-        """Return rows with their texts encoded by the model; others as they are."""
+        """Return rows with their texts encoded by the model, and other rows unchanged."""
         if rows.texts is None or rows.encoded is not None:
             return rows
         return rows.encoded_by(text_model(self.model).encode)
 
-    def _dataset(self, rows: Data) -> tuple[Data, Any]:
-        """Return rows with their texts encoded, and as the model takes them."""
-        rows, recipe = self.encoded(rows), self.recipe
-        size, crop = recipe.image_size, recipe.eval_crop
-        return rows, rows.torch_dataset(train=False, image_size=size, eval_crop=crop)
-
     def scores(self, rows: Data) -> Tensor:
-        """Return what the model puts out for each row."""
-        rows, dataset = self._dataset(rows)
+        """Return the output of the model for each row."""
+        dataset = to_score(self.encoded(rows), self.recipe)
         device = next(iter(self.model.state_dict().values())).device
         return score(self.model, dataset, SingleProcess(device), self.recipe.workers)
 
     @property
     def keeps_top_labels(self) -> bool:
-        """Return whether predictions hold the most probable labels of each row only."""
+        """Return whether predictions contain only the most probable labels of each row."""
         return bool(self.data.get("sparse", False))
 
     def read(self, source: str | os.PathLike[str] | ArrowTable, **options: Any) -> Data:
         """Read rows to predict, as ``cr.data.load`` does, with the labels and features of the run.
 
-        Features are taken by name, in the order of training; labels may be absent. Options that
-        are not given are those that the training data were read with.
+        Features are matched by name, in the order of training. Labels may be missing. The default
+        of each option is its value for the training data.
         """
-        from credibly.data import load_new
+        from credibly.data.loading import load_new
 
         return load_new(
             source,
             labels=self.labels,
             preparation=self.preparation,
-            reader=self.data.get("reader"),  # version 0.2 did not write it
+            reader=self.data.get("reader"),  # version 0.2 did not write this field
             seed=self.recipe.split_seed,
             **options,
         )
@@ -198,22 +191,21 @@ class Run:
     def predict(self, rows: Data | ArrayLike | str | os.PathLike[str] | ArrowTable) -> Predictions:
         """Return predictions for data, a file, a data frame, an array or a list of texts.
 
-        Features of a file or a data frame are taken by name. Arrays have no names: their columns
-        are taken in the order of training. A run on very many labels returns the most probable
-        ones of each row.
+        Features of a file or a data frame are matched by name. Columns of an array must be in the
+        order of training. A run on very many labels returns the most probable labels of each row.
 
         Raises:
-            InputError: for rows that do not fit the run.
+            InputError: if rows do not fit the run.
         """
         rows = self.check(self._as_data(rows))
         return self.predicted(rows, truth=rows.has_truth)
 
     def predicted(self, rows: Data, truth: bool) -> Predictions:
-        """Return predictions of rows that were checked, and their truth if asked for."""
+        """Return predictions of checked rows, with the truth if requested."""
         if not self.keeps_top_labels:
             return self.predictions(rows, self.scores(rows), truth)
-        rows, dataset = self._dataset(rows)
-        device = next(self.model.parameters()).device
+        rows = self.encoded(rows)
+        dataset, device = to_score(rows, self.recipe), next(self.model.parameters()).device
         kept = top_of_rows(self.model, dataset, self.criterion, device, self.recipe.workers)
         return top_predictions(rows, kept, self.calibrator, self.metadata())
 
@@ -223,7 +215,7 @@ class Run:
         return self.pipeline.probabilities(self.scores(data).numpy())
 
     def predictions(self, rows: Data, scores: Tensor, truth: bool = True) -> Predictions:
-        """Return predictions of ``rows`` with these ``scores``, and their truth if asked for."""
+        """Return predictions of ``rows`` with these ``scores``, with the truth if requested."""
         from credibly.predictions import Predictions
 
         array = scores.numpy()
@@ -237,7 +229,7 @@ class Run:
         )
 
     def metadata(self) -> JsonObject:
-        """Return what a predictions file says about its origin."""
+        """Return the metadata of a predictions file: where it comes from."""
         calibrator, decision = self.pipeline.calibrator, self.pipeline.decision
         linked = self.criterion.has_link and self.pipeline.link != "raw"
         return {
@@ -279,38 +271,37 @@ class Run:
         return Data(self.labels, unknown, images=array)
 
     def check_part(self, rows: Data, part: str) -> None:
-        """Refuse rows as held out where this run was trained on them."""
+        """Raise for rows that are called held out but that this run was trained on."""
         trained = part == "calibration" and self.recipe.folds
         if trained and rows.fingerprint() == self.data["fingerprint"]:
             raise InputError(
-                f"{self.title} was trained on the calibration rows of {rows.source} too: it chose "
-                f"and calibrated by {self.recipe.folds} folds. Train with --folds 0 to hold them "
-                "out, or predict test rows."
+                f"{self.title} was also trained on the calibration rows of {rows.source}, because "
+                f"it was calibrated with {self.recipe.folds} folds. Train with --folds 0 to hold "
+                "these rows out, or predict test rows."
             )
 
     def check(self, rows: Data) -> Data:
-        """Return rows with their features in the order of training.
+        """Return rows with features in the order of training.
 
         Raises:
-            InputError: for another kind of input, other features, or other labels or another order
-                of them.
+            InputError: for another type of input, other features, or other labels or label
+            order.
         """
         if rows.kind != self.data["kind"]:
             raise InputError(
                 f"{self.title} was trained on {self.data['kind']}; {rows.source} holds {rows.kind}."
             )
         rows = self._in_order(rows)
-        shape = rows.input_shape
-        if rows.texts is not None and shape is not None and list(shape) != self.data["shape"]:
+        shape = tuple(rows.input_shape or ())
+        other = bool(shape) and list(shape) != self.data["shape"]
+        if other and rows.texts is not None:
             raise InputError(
                 f"{self.title} was trained on inputs of shape {tuple(self.data['shape'])} "
-                f"(columns of text, then regions and their width); {rows.source} has "
-                f"{tuple(shape)}."
+                f"(columns of text, then regions and their width); {rows.source} has {shape}."
             )
-        if rows.kind == "features" and shape is not None and list(shape) != self.data["shape"]:
-            wanted = (
-                self.data["shape"][0] if self.feature_names is None else len(self.feature_names)
-            )
+        if other and rows.kind == "features":
+            names = self.feature_names
+            wanted = self.data["shape"][0] if names is None else len(names)
             raise InputError(
                 f"{self.title} was trained on {wanted} features per row; {rows.source} has "
                 f"{shape[0]}."
@@ -319,7 +310,7 @@ class Run:
             surplus = [name for name in rows.labels if name not in set(self.labels)][:3]
             missing = [name for name in self.labels if name not in set(rows.labels)][:3]
             what = f"it has {surplus} besides" if surplus else f"it lacks {missing}"
-            what = what if surplus or missing else "they stand in another order"
+            what = what if surplus or missing else "they are in another order"
             raise InputError(
                 f"{rows.source} must have the {len(self.labels)} labels that {self.title} was "
                 f"trained with, in their order; {what}."
@@ -327,7 +318,7 @@ class Run:
         return rows
 
     def _in_order(self, rows: Data) -> Data:
-        """Return rows with their features matched by name, where run and rows have names."""
+        """Return rows with features matched by name, if run and rows have names."""
         if self.preparation is not None:
             return self.preparation.applied(rows)
         if rows.feature_names is not None:
@@ -342,14 +333,14 @@ def load(
     loss: Loss | None = None,
     allow_python: bool = False,
 ) -> Run:
-    """Return a finished run, ready to predict. Nothing in the folder is unpickled.
+    """Return a finished run, ready to predict. Nothing is unpickled.
 
     Args:
         folder: of the run.
         model: a network of the same shape, for a run that was trained with a network object.
         loss: the loss object, for a run that was trained with one.
-        allow_python: whether a run that names ``python:package.module:factory`` may import that
-            code. Say so only for folders that you trust.
+        allow_python: allow a run that names ``python:package.module:factory`` to import that
+            code. Use it only for folders that you trust.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -395,11 +386,11 @@ def _same_shapes(
     saved: dict[str, Tensor],
     loss: Loss | None,
 ) -> None:
-    """Refuse weights of another model, before memory is allocated for it."""
+    """Raise for weights of another model before memory is allocated for it."""
     criterion = loss_of(recipe, loss, num_labels=len(data["labels"]), num_rows=1)
-    with torch.device("meta"):  # the model alone: losses look at their numbers
+    with torch.device("meta"):  # the model alone: losses check the values of their parameters
         model = _empty_model(recipe, data, criterion, folder)
-    # Trees come in any number and size, and check themselves when they are read.
+    # The number and size of trees vary, and trees check themselves when they are read.
     trees = tuple(
         f"{name}." for name, part in model.named_modules() if isinstance(part, TreesModule)
     )
@@ -407,7 +398,7 @@ def _same_shapes(
         if name.startswith(trees):
             continue
         if name.endswith("standardize.limit") and name not in saved:
-            continue  # version 0.2 and before
+            continue  # written by version 0.2 and before
         if name not in saved or saved[name].shape != tensor.shape:
             found = tuple(saved[name].shape) if name in saved else "nothing"
             raise InputError(
@@ -439,7 +430,7 @@ def _empty_model(recipe: Recipe, data: JsonObject, criterion: Loss, folder: Path
     if is_compared(recipe):
         path = folder / CANDIDATES
         if not path.is_file():
-            raise InputError(f"{path} is missing; it says what the model is made of. Put it back.")
+            raise InputError(f"{path} is missing. It describes the model. Put it back.")
         members = members_of(read_json_object(path), path)
         return empty_members(members, int(shape[0]), num_labels, network)
     if network.model.startswith(PYTHON):
@@ -451,7 +442,7 @@ def _empty_model(recipe: Recipe, data: JsonObject, criterion: Loss, folder: Path
 def ready(run: Run) -> None:
     """Make the model of a run ready to score rows.
 
-    Features are scored in float64, so that the scores of a row do not depend on the rows beside it.
+    Features are scored in float64, so the scores of a row do not depend on the other rows.
     """
     run.model.eval()
     foreign = run.recipe.model.startswith((OBJECT, PYTHON))
@@ -471,8 +462,8 @@ def _read_calibration(run: Run, folder: Path) -> None:
 
 
 def write_model(run: Run, folder: Path) -> None:
-    """Write encoder, what was compared and weights; each file is complete or not there."""
-    (folder / MANIFEST).unlink(missing_ok=True)  # of an earlier end of the same run
+    """Write encoder, candidates and weights. Each file is written completely or not at all."""
+    (folder / MANIFEST).unlink(missing_ok=True)  # from an earlier end of the same run
     if run.data["kind"].startswith("text"):
         (folder / ENCODER).mkdir(exist_ok=True)
         text_model(run.model).write_encoder(folder / ENCODER)
@@ -494,44 +485,3 @@ def write_calibration(run: Run, folder: Path) -> None:
         "decision": None if decision is None else decision.state(),
     }
     write_json(folder / CALIBRATION, document)
-
-
-# Every file of a run with the function that reads it, to find the damaged one -------------------
-
-
-_READERS: dict[str, Callable[[Path], object]] = {
-    MODEL: read_tensors,
-    CALIBRATION: read_json_object,
-    METRICS: read_json_object,
-    CANDIDATES: read_json_object,
-    "log.jsonl": read_log,
-    "compared.json": read_json_object,
-}
-
-
-def run_readers(folder: Path) -> dict[Path, Callable[[], object]]:
-    """Return the files of a run, predictions excepted, with a function that reads each to its end.
-
-    The last entry is the folder itself: whether its files fit each other.
-    """
-    readers: dict[Path, Callable[[], object]] = {folder / CONFIG: lambda: _recipe(folder)}
-    for name, read in _READERS.items():
-        path = folder / name
-        if path.exists():
-            readers[path] = lambda path=path, read=read: read(path)
-    for path in sorted((folder / "state").glob("step-*.safetensors")):
-        readers[path] = lambda path=path: read_tensors(path)
-    if (folder / MODEL).exists() and (folder / CALIBRATION).exists():
-        readers[folder] = lambda: _load(folder)
-    return readers
-
-
-def _recipe(folder: Path) -> Recipe:
-    return from_table(read_config(folder)["settings"], str(folder / CONFIG))[0]
-
-
-def _load(folder: Path) -> None:
-    recipe = _recipe(folder)
-    # A network of somebody else's is not imported only to see whether its weights fit.
-    if not recipe.model.startswith((OBJECT, PYTHON)) and ":" not in recipe.model:
-        load(folder)

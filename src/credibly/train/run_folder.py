@@ -49,7 +49,7 @@ OTHERS = ("predictions.parquet", "log.jsonl", "compared.json")
 
 
 def is_run(folder: Path) -> bool:
-    """Return whether a folder holds a run, finished or begun."""
+    """Return whether a folder contains a run, finished or not."""
     return (folder / CONFIG).exists()
 
 
@@ -58,16 +58,17 @@ MIN_ROWS = 20
 
 
 def names_held_out(data: Data) -> bool:
-    """Return whether the source names held-out rows, rather than ``load`` drawing them."""
+    """Return whether the source names held-out rows, so ``load`` does not have to draw them."""
     from credibly.data.splits import CALIBRATION
 
     return bool((data.split == CALIBRATION).any()) and not data.drawn
 
 
 def few_rows(data: Data) -> bool:
-    """Return whether there are too few rows to hold some out, so that all of them train.
+    """Return whether there are too few rows to hold some out, so all of them train.
 
-    So it is where only training rows, or only rows drawn to be held out, have known labels.
+    This is also the case if known labels exist only in training rows, or only in rows drawn as
+    held out.
     """
     from credibly.data.splits import CALIBRATION, TEST, TRAIN
 
@@ -81,7 +82,7 @@ def few_rows(data: Data) -> bool:
 
 
 def all_rows_train(data: Data, recipe: Recipe) -> bool:
-    """Return whether nothing is held out: rows are few, or nothing is chosen or fitted on them."""
+    """Return whether nothing is held out: rows are few, or nothing is fitted on held-out rows."""
     if names_held_out(data) or recipe.folds:
         return bool(recipe.folds)
     penalties = recipe.penalties if isinstance(recipe, Solved) else None
@@ -93,10 +94,10 @@ def all_rows_train(data: Data, recipe: Recipe) -> bool:
 def claimed(
     folder: Path, recipe: Recipe, seed: int, data: Data, *, resume: bool, overwrite: bool
 ) -> Iterator[None]:
-    """Hold ``folder`` for one writer; on a failure with nothing to resume from, leave nothing.
+    """Lock ``folder`` for one writer. After a failure that cannot be resumed, remove its files.
 
     Raises:
-        InputError: if another process writes to the folder, or if it holds something else.
+        InputError: if another process writes to the folder, or if it contains something else.
     """
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     make_folder(folder)
@@ -116,17 +117,17 @@ def claimed(
                 raise
     except BaseException:
         for path in made:
-            with suppress(OSError):  # not empty: it stays
+            with suppress(OSError):  # not empty: keep it
                 path.rmdir()
         raise
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold a lock on ``folder``; it is released when the process ends, however it ends.
+    """Hold a lock on ``folder`` until the block or the process ends.
 
-    The lock is on the folder itself, so that no file is left over. On systems and file systems
-    without such locks nothing is locked.
+    The lock is on the folder itself, so no lock file remains. On systems and file systems without
+    such locks, nothing is locked.
     """
     try:
         import fcntl
@@ -139,21 +140,21 @@ def locked(folder: Path) -> Iterator[None]:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise InputError(
-                f"{folder} is being written by another process. Wait until that has ended, or "
-                "choose another --out."
+                f"another process is writing {folder}. Wait until it has ended, or choose another "
+                "--out."
             ) from None
         except OSError as error:
             if error.errno not in (errno.EBADF, errno.ENOLCK, errno.ENOTSUP, errno.EINVAL):
                 raise
         yield
     finally:
-        with suppress(OSError):  # also for copies of the handle in forked workers
+        with suppress(OSError):  # forked workers have copies of the handle
             fcntl.flock(handle, fcntl.LOCK_UN)
         os.close(handle)
 
 
 def _resumable(folder: Path, error: BaseException) -> bool:
-    """Return whether there is work to go on with; after an interrupt, cached features count."""
+    """Return whether there is work to resume; after an interrupt, cached features count as work."""
     interrupted = not isinstance(error, Exception)
     return (
         any((folder / "state").glob("step-*"))
@@ -163,7 +164,7 @@ def _resumable(folder: Path, error: BaseException) -> bool:
 
 
 def _remove(folder: Path) -> None:
-    """Remove the files of a run; others stay."""
+    """Remove the files of a run and keep all others."""
     for name in (MANIFEST, CONFIG, MODEL, CALIBRATION, CANDIDATES, METRICS, *OTHERS):
         (folder / name).unlink(missing_ok=True)
     for name in ("state", "features", "tensorboard", ENCODER):
@@ -171,7 +172,7 @@ def _remove(folder: Path) -> None:
 
 
 def _claim(folder: Path, recipe: Recipe, seed: int, data: Data, resume: bool) -> None:
-    """Make ``folder`` this run's, or check that it already is."""
+    """Make ``folder`` the folder of this run, or check that it is."""
     config = folder / CONFIG
     if config.exists():
         if not resume:
@@ -182,7 +183,7 @@ def _claim(folder: Path, recipe: Recipe, seed: int, data: Data, resume: bool) ->
         _same_run(folder, recipe, seed, data)
         for place in (folder, folder / "state"):
             sweep(place)
-            for leftover in place.glob(".tmp*"):  # what safetensors writes beside
+            for leftover in place.glob(".tmp*"):  # temporary files of safetensors
                 leftover.unlink(missing_ok=True)
         return
     if any(not path.name.startswith(".") for path in folder.iterdir()):
@@ -191,18 +192,18 @@ def _claim(folder: Path, recipe: Recipe, seed: int, data: Data, resume: bool) ->
 
 
 def pooled(data: Data, recipe: Recipe) -> Data:
-    """Return ``data`` as it is trained on: held-out rows train too where all rows do."""
+    """Return ``data`` as used in training: if all rows train, held-out rows are training rows."""
     from credibly.data.splits import CALIBRATION, TRAIN
 
     if not all_rows_train(data, recipe):
         return data
     split = data.split.copy()
     split[split == CALIBRATION] = TRAIN
-    return dataclasses.replace(data, split=split, _hash=[])
+    return dataclasses.replace(data, split=split)
 
 
 def description(data: Data, recipe: Recipe) -> JsonObject:
-    """Return what a run stores about its data."""
+    """Return the description of the data that a run stores."""
     shape = data.input_shape
     if shape is None or (data.kind == "images" and recipe.image_size is not None):
         side = recipe.image_size or 224
@@ -234,7 +235,7 @@ NEEDED: dict[str, dict[str, type]] = {
 
 
 def read_config(folder: Path) -> JsonObject:
-    """Return the configuration of a run, begun or finished; refuse what is not one."""
+    """Return the configuration of a run, finished or not. Raise if the folder is not a run."""
     path = folder / CONFIG
     try:
         config = read_toml(path)
@@ -253,7 +254,7 @@ def read_config(folder: Path) -> JsonObject:
                 f"{path} must be the complete configuration of a run; it lacks {lacking[0]!r}. "
                 "Put the file back as it was, or choose another --out."
             )
-    # The first runs carried no layout of their own: theirs is 1.0.
+    # The first runs have no layout version: it is 1.0.
     layout = str(config["credibly"].get("layout", "1.0"))
     major = layout.partition(".")[0]
     if not (major.isascii() and major.isdigit()):
@@ -268,14 +269,14 @@ def read_config(folder: Path) -> JsonObject:
 
 
 def _check_data(about: JsonObject, path: Path) -> None:
-    """Refuse a description of data unlike those of ``description``."""
+    """Raise if the description of data does not match the format of ``description``."""
     numbers = [about["train_rows"], *about["shape"]]
     if not all(type(number) is int and 0 <= number < 2**40 for number in numbers):
         raise InputError(f"{path}: `shape` and `train_rows` must be whole numbers; got {numbers}.")
     if not about["labels"] or not all(isinstance(label, str) for label in about["labels"]):
         raise InputError(f"{path}: `labels` must be names; got {about['labels']!r:.80}.")
     preparation = Preparation.of_run(about, str(path))
-    names = about.get("feature_names")  # version 0.2 did not write them
+    names = about.get("feature_names")  # version 0.2 did not write this field
     fits = preparation is None or preparation.feature_names == names
     listed = names if isinstance(names, list) else []
     fits = fits and all(isinstance(name, str) for name in listed)
@@ -291,7 +292,7 @@ def _same_run(folder: Path, recipe: Recipe, seed: int, data: Data) -> None:
     version = str(config["credibly"]["version"])
     if version.split(".")[:2] != __version__.split(".")[:2]:
         raise InputError(
-            f"{folder} was begun with credibly {version}; this is {__version__}. Install "
+            f"{folder} was started with credibly {version}; this is {__version__}. Install "
             f"`credibly=={version}` to continue, or choose another --out."
         )
     before = to_table(*from_table(config["settings"], str(folder / CONFIG)))
@@ -300,8 +301,8 @@ def _same_run(folder: Path, recipe: Recipe, seed: int, data: Data) -> None:
         old, new = before.get(name), now.get(name)
         if name not in INCIDENTAL and old != new:
             raise InputError(
-                f"{folder} was begun with {name} = {old!r}; got {new!r}. Resume with the "
-                "same options, or choose another --out."
+                f"{folder} was started with {name} = {old!r}; got {new!r}. Resume with the same "
+                "options, or choose another --out."
             )
     if config["data"]["fingerprint"] != data.fingerprint():
         raise InputError(
@@ -334,7 +335,7 @@ def write_manifest(folder: Path) -> None:
 
 
 def manifest_problems(folder: Path) -> dict[Path, str | None]:
-    """Return what is wrong with each file of the manifest, None where nothing is.
+    """Return the problem of each file in the manifest, or None if it is intact.
 
     Runs of version 0.2 and before have no manifest.
     """
@@ -352,7 +353,9 @@ def manifest_problems(folder: Path) -> dict[Path, str | None]:
         if not file.is_file():
             found[file] = f"{file} is missing; {MANIFEST} lists it. {ADVICE}"
         elif checksums.identity(file) != written:
-            found[file] = f"{file} is not as training wrote it; {MANIFEST} says so. {ADVICE}"
+            found[file] = (
+                f"{file} was changed after training; its checksum in {MANIFEST} differs. {ADVICE}"
+            )
         else:
             found[file] = None
     return found
@@ -367,7 +370,7 @@ ADVICE = (
 
 
 def write_toml(path: Path, tables: Mapping[str, Mapping[str, object]]) -> None:
-    """Write ``tables`` of plain values as TOML, atomically; ``None`` is left out."""
+    """Write ``tables`` of plain values as TOML, atomically. ``None`` is omitted."""
     lines: list[str] = []
     for title, table in tables.items():
         lines.append(f"[{title}]")

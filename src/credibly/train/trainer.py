@@ -1,8 +1,8 @@
-"""The training loop: from the first step, or from the newest checkpoint, to the last.
+"""The training loop, from the first step or the newest checkpoint to the last step.
 
-Nothing in it depends on what happened before the checkpoint: the order of rows comes from (seed,
-epoch), dropout from (seed, update), augmentation from (seed, epoch, row), the learning rate from
-the update's number. What does depend on history is in the checkpoint.
+The loop does not depend on what happened before the checkpoint. The order of rows derives from
+(seed, epoch), dropout from (seed, update), augmentation from (seed, epoch, row), and the learning
+rate from the number of the update. Everything that depends on history is in the checkpoint.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from credibly.checks import InputError
-from credibly.data.torch_datasets import stream
+from credibly.data.torch_datasets import RowSource, stream
 from credibly.losses import fused_linear
 from credibly.memory_limits import free_memory
 from credibly.models.network import HeadedModule, NetworkModule
@@ -58,30 +58,31 @@ ENTRIES_TO_FIT = 100_000
 
 
 class EpochEvaluator:
-    """Turns held-out scores into figures and one number to select by; lower is better.
+    """Compute the metrics of held-out scores, and one number to select epochs by; lower is better.
 
-    The number is the log loss after an affine calibration of those same rows: a proper score, and
-    the one the finished run will have, since calibration follows. Without it an epoch whose
-    scores rank well but are too steep would lose to a worse one, and losses without a link could
-    not be judged at all. ``select`` may ask for mAP, for the accuracy of the first label
-    or for average-K accuracy instead.
+    The number is the log loss after an affine calibration on the same rows. It is a proper score,
+    and close to the log loss of the finished run, which is calibrated too. Without this
+    calibration, an epoch with good but overconfident scores would lose to a worse epoch, and losses
+    without a link could not be evaluated. ``select`` can replace it by mAP, by the accuracy of the
+    first label, or by average-K accuracy.
     """
 
     sparse = False
     """Whether targets are sparse: rows are then not scored for all labels."""
 
     def __init__(
-        self, recipe: Recipe, rows: object, targets: Array, weights: Array | None = None
+        self, recipe: Recipe, rows: RowSource | None, targets: Array, weights: Array | None = None
     ) -> None:
         self.recipe, self.rows, self.weights = recipe, rows, weights
-        self.targets = Targets.of(targets, coding="unknown")  # int8 where they are whole
+        self.targets = Targets.of(targets, coding="unknown")  # int8 if all values are whole
 
     def measure(
         self, model: nn.Module, criterion: Loss, accelerator: Accelerator | SingleProcess
     ) -> dict[str, float]:
-        """Return the figures of the held-out rows under ``model``; none where there are none."""
+        """Return the metrics of the held-out rows under ``model``; empty if there are none."""
         if not len(self.targets.matrix):
             return {"selection": 0.0}
+        assert self.rows is not None
         return self(criterion, score(model, self.rows, accelerator, self.recipe.workers))
 
     def __call__(self, criterion: Loss, scores: Tensor) -> dict[str, float]:
@@ -94,7 +95,7 @@ class EpochEvaluator:
         return figures
 
     def figures(self, odds: Array, ranked: Array) -> dict[str, float]:
-        """Return the figures of log-odds, and of the scores that rows are ranked by."""
+        """Return the metrics of log-odds, and of the scores that rank the rows."""
         from credibly import metrics
         from credibly.metrics.summaries import MIN_COUNT
 
@@ -119,10 +120,11 @@ class EpochEvaluator:
     def _calibrated(self, odds: Array) -> Array:
         from credibly import calibrate
 
-        # Two numbers are settled long before a million entries; every epoch pays for this fit.
+        # Two parameters need far fewer than a million entries, and every epoch pays for this fit.
         known = np.flatnonzero((self.targets.matrix >= 0).any(axis=1))
         rows = known[:: max(1, len(known) * odds.shape[1] // ENTRIES_TO_FIT)]
-        # After a first epoch scores may still rank backwards; only the finished run need warn.
+        # After the first epoch, scores may rank backwards. Only the finished run should warn about
+        # it.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             weights = None if self.weights is None else self.weights[rows]
@@ -158,7 +160,7 @@ State = dict[str, Tensor]
 
 @dataclasses.dataclass
 class Progress:
-    """How far training has come: plain numbers, all of them in the checkpoint."""
+    """The progress of training as plain numbers, which the checkpoint stores."""
 
     epoch: int = 0
     batch: int = 0  # finished batches of this epoch
@@ -170,10 +172,10 @@ class Progress:
 
 
 def fuses(model: nn.Module, criterion: Loss, processes: int, *, sparse: bool = False) -> bool:
-    """Return whether last layer and loss are computed in one, without storing all scores.
+    """Return whether last layer and loss are computed together, without storing all scores.
 
-    For losses that can be computed in chunks of labels, on one process: where targets are sparse,
-    and otherwise from ``MANY_LABELS`` labels on.
+    This needs one process and a loss that can be computed in chunks of labels. It is used for
+    sparse targets, and for other targets from ``MANY_LABELS`` labels.
 
     Example:
         >>> from credibly.losses import SPA
@@ -189,17 +191,17 @@ def fuses(model: nn.Module, criterion: Loss, processes: int, *, sparse: bool = F
 
 
 def estimated(
-    recipe: Network, network: nn.Module, criterion: Loss, rows: Any, num_held_out: int
+    recipe: Network, network: nn.Module, criterion: Loss, rows: RowSource, num_held_out: int
 ) -> dict[str, float]:
-    """Return about how long training takes and the memory it needs, from a step of few rows.
+    """Estimate the time and memory of training from a step on a few rows.
 
-    The step is one of copies, so that it changes nothing.
+    The step uses copies of model and loss, so it changes nothing.
     """
     model, loss = copy.deepcopy(network).train(), WholeLoss(copy.deepcopy(criterion).train())
     few = torch.arange(min(len(rows), 8))
     weights = {each.untyped_storage().data_ptr(): each.nbytes for each in model.parameters()}
     took, kept = math.inf, 0
-    for _ in range(2):  # the first one warms up
+    for _ in range(2):  # the first pass warms up
         storages: dict[int, int] = {}
 
         def keep(tensor: Tensor, storages: dict[int, int] = storages) -> Tensor:
@@ -221,26 +223,25 @@ def estimated(
     return {
         "seconds": passes * took / len(few),
         "epochs": recipe.num_epochs,
-        # Weights, their gradient, two moments and the best ones.
+        # Weights, gradient, two moments and the best weights.
         "bytes": kept / len(few) * at_once + 5 * sum(weights.values()),
         "free": free_memory(),
     }
 
 
 class Trainer:
-    """Train ``model`` under ``criterion``; at the end both have the weights of the best epoch.
+    """Train ``model`` under ``criterion``. At the end, both have the weights of the best epoch.
 
     Args:
         recipe: how to train.
         model: returns the scores of a batch of rows.
         criterion: the loss.
-        rows: the training rows: ``len``, ``lengths``, ``set_epoch(epoch)`` and
-            ``batch(indices)``, as ``data.torch_dataset(train=True)`` and ``MatrixRows`` have them.
+        rows: the training rows.
         evaluator: computes the metrics of held-out rows after each epoch.
-        weights: (n,) how many rows each counts for; None: one.
+        weights: (n,) the weight of each row. None: 1.
         seed: of order, dropout and augmentation.
-        accelerator: device, processes and precision; one process on the CPU if not given.
-        folder: where checkpoints are written; without it none are.
+        accelerator: device, processes and precision. None: one process on the CPU.
+        folder: where checkpoints are written. None: no checkpoints.
         callback: called after each update and each epoch.
     """
 
@@ -249,7 +250,7 @@ class Trainer:
         recipe: Network,
         model: nn.Module,
         criterion: Loss,
-        rows: Any,
+        rows: RowSource,
         evaluator: EpochEvaluator,
         *,
         weights: Array | None = None,
@@ -266,8 +267,8 @@ class Trainer:
         alone = isinstance(accelerator, SingleProcess) and accelerator.device.type == "cpu"
         self.optimizer: Any = build_optimizer(recipe, model, criterion, on_cpu=alone)
         self.model: Any = accelerator.prepare(model)
-        # Accelerate's optimizer is needed for scaled (fp16) gradients only: its bookkeeping in
-        # every step would cost a quarter of the throughput of a small model.
+        # Only scaled (fp16) gradients need the optimizer of accelerate. Its bookkeeping in every
+        # step costs a quarter of the throughput of a small model.
         if accelerator.scaler is not None:
             self.optimizer = accelerator.prepare(self.optimizer)
         self.plain: Any = accelerator.unwrap_model(self.model)
@@ -351,7 +352,7 @@ class Trainer:
         return loss.detach()
 
     def _seed(self) -> None:
-        """Make dropout and noise of this step independent of anything drawn before it."""
+        """Make dropout and noise of this step independent of earlier draws."""
         epoch, batch = self.progress.epoch, self.progress.batch
         seed = mixed(self.seed, epoch, batch, self.accelerator.process_index)
         torch.default_generator.manual_seed(seed)
@@ -384,7 +385,7 @@ class Trainer:
     # Epochs ----------------------------------------------------------------------------------
 
     def _evaluate(self) -> None:
-        """Compute this epoch's metrics on held-out rows; keep its weights if none were better."""
+        """Compute the held-out metrics of this epoch; keep its weights if none were better."""
         own = None
         if self.average is not None:
             own = {name: tensor.clone() for name, tensor in self.plain.state_dict().items()}
@@ -413,7 +414,7 @@ class Trainer:
         return time.monotonic() - self.saved_at >= self.recipe.checkpoint_seconds
 
     def _checkpoint(self) -> None:
-        """Write a checkpoint from the main process: all processes hold the same state."""
+        """Write a checkpoint from the main process. All processes have the same state."""
         self.saved_at = time.monotonic()
         if self.folder is None or not self.accelerator.is_main_process:
             return

@@ -1,1 +1,1 @@
-"""Files that somebody else made → plain values, within limits."""
+"""Read files from untrusted sources, within limits."""

@@ -1,7 +1,7 @@
-"""Arrays: ``.npz``, ``.npy`` and HDF5 files.
+"""Read arrays from untrusted ``.npz``, ``.npy`` and HDF5 files.
 
-What a file declares is compared with what it holds before anything is made of it: a zip of a few
-kilobytes can unpack to terabytes, and a header of a hundred bytes can ask for any shape.
+The declared sizes are compared with the file before anything is allocated. A zip of a few kilobytes
+can unpack to terabytes, and a header of a hundred bytes can declare any shape.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ MAX_ARRAYS = 1000
 def read_arrays(
     path: Path, wanted: Sequence[str], *, only: bool = False, scalars: bool = False
 ) -> dict[str, Array]:
-    """Return those of the ``wanted`` arrays that the file holds; pickled objects are refused.
+    """Return the ``wanted`` arrays that the file contains; pickled objects are refused.
 
-    ``only``: another array is an error, not passed over. ``scalars``: single numbers are read too.
+    ``only``: another array is an error instead of being ignored. ``scalars``: single numbers are
+    read too.
     """
     check_file(path, "arrays")
     must = f"{path} must be a complete .npz file of plain arrays (numpy.savez)"
@@ -43,9 +44,11 @@ def read_arrays(
                 raise InputError(f"{path}: unknown array {name!r:.80}. {nearest(name, wanted)}")
         members = {name: one for name, one in members.items() if name in wanted}
         fits_memory(f"{path}", sum(one.file_size for one in members.values()), itemsize=1)
-        return {
-            name: _read(archive, one, f"{path}: `{name}`", scalars) for name, one in members.items()
-        }
+        found = {}
+        for name, one in members.items():
+            with archive.open(one) as member:
+                found[name] = _content(member, one.file_size, f"{path}: `{name}`", scalars)
+        return found
 
 
 def read_array(path: Path) -> Array:
@@ -57,11 +60,11 @@ def read_array(path: Path) -> Array:
 
 
 def parse_array(content: bytes, where: str) -> Array:
-    """Return the array of an ``.npy`` file in memory; pickled objects are refused.
+    """Return the array of an ``.npy`` file from its bytes; pickled objects are refused.
 
     Args:
-        content: of the file.
-        where: what errors begin with.
+        content: the bytes of the file.
+        where: the beginning of errors.
 
     Example:
         >>> import io
@@ -79,7 +82,7 @@ def _array(file: IO[bytes], size: int, where: str) -> Array:
 
 
 def array_headers(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
-    """Return shape and kind of each array of an ``.npz`` or ``.npy`` file; none is read."""
+    """Return shape and dtype of each array of an ``.npz`` or ``.npy`` file without reading it."""
     check_file(path, "arrays")
     must = f"{path} must be a complete file of plain arrays (numpy.savez, numpy.save)"
     with worded(must), path.open("rb") as file:
@@ -96,13 +99,8 @@ def array_headers(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
         return found
 
 
-def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo, where: str, scalars: bool) -> Array:
-    with archive.open(member) as file:
-        return _content(file, member.file_size, where, scalars)
-
-
 def _content(file: IO[bytes], size: int, where: str, scalars: bool = False) -> Array:
-    """Return the array that a file of ``size`` bytes holds, its header compared with its bytes."""
+    """Return the array in a file of ``size`` bytes, after comparing its header with its size."""
     shape, fortran, dtype = _header(file)
     if dtype.kind not in PLAIN or (dtype.itemsize == 0 and math.prod(shape)):
         raise InputError(f"{where} must be plain arrays (no pickled objects); got {dtype}.")
@@ -124,7 +122,7 @@ def _content(file: IO[bytes], size: int, where: str, scalars: bool = False) -> A
 
 
 def _is_text(codes: Array) -> bool:
-    """Return whether all code points are valid; Python fails on others only on access."""
+    """Return whether all code points are valid; Python raises on others only when it reads them."""
     return not ((codes > 0x10FFFF) | ((codes >= 0xD800) & (codes <= 0xDFFF))).any()
 
 
@@ -140,15 +138,15 @@ def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
         return readers[version](file)
     except (ValueError, EOFError, MemoryError):
         raise
-    except Exception as error:  # a header is parsed as Python, which raises errors of many kinds
+    except Exception as error:  # numpy parses the header as Python, which raises many types
         raise ValueError(f"its header cannot be read ({type(error).__name__})") from error
 
 
 def open_hdf5(path: Path) -> Any:
-    """Return an open HDF5 file, whose pages are read when they are asked for.
+    """Return an open HDF5 file; its pages are read on access.
 
     Raises:
-        InputError: if it is no such file, or h5py is not installed.
+        InputError: if it is not an HDF5 file, or if h5py is not installed.
     """
     check_file(path, "hdf5")
     try:
@@ -162,7 +160,7 @@ def open_hdf5(path: Path) -> Any:
 
 
 def hdf5_array(group: Any, name: str, where: object, row: int | None = None) -> Array:
-    """Return a dataset of an HDF5 file, or a row; the shape that it declares must fit memory."""
+    """Return a dataset of an HDF5 file, or one row; the declared shape must fit into memory."""
     dataset = group[name]
     shape = getattr(dataset, "shape", None)
     if not shape:

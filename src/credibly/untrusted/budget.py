@@ -1,8 +1,8 @@
-"""What a file that somebody else made may take, and reading one within that.
+"""Limit time and memory per file format, and read files within these limits.
 
-Every foreign format is opened by a module of this package, and a test looks for others that open
-one. A size that a file declares is compared with the memory of this machine before anything is
-made of it. Formats whose libraries cannot be held to that are read by a process of its own.
+Only modules of this package open foreign formats; a test checks this. Declared sizes are compared
+with the memory of this machine before anything is allocated. If the library of a format cannot be
+limited this way, a separate process reads the file.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ ANY = 2**42
 
 @dataclass(frozen=True)
 class Budget:
-    """What a file of one format may take.
+    """The limits on a file of one format.
 
     Attributes:
-        file_bytes: its size.
-        unpacked: bytes of what is compressed in it.
-        line: bytes of one line, of formats that are read line by line.
-        depth: of nesting; None where the interpreter's limit on recursion holds.
+        file_bytes: size of the file.
+        unpacked: bytes of its compressed content.
+        line: bytes of one line, for formats that are read line by line.
+        depth: of nesting; None if the interpreter's recursion limit is enough.
         pixels: width × height.
-        limits: of the process that reads it; None for formats that are read in this process.
+        limits: limits of the process that reads it; None for formats that this process reads.
     """
 
     file_bytes: int
@@ -62,6 +62,7 @@ BUDGETS: Mapping[str, Budget] = {
     "mat": Budget(2**28, unpacked=2**28, depth=20),
     "tokenizer": Budget(2**28),
     "safetensors": Budget(ANY),
+    "onnx": Budget(2**31),
     "arrow": Budget(ANY, limits=Limits(memory=4 * 2**30, seconds=30)),
     "tensors": Budget(ANY, limits=Limits(memory=4 * 2**30, seconds=60)),
 }
@@ -69,7 +70,7 @@ BUDGETS: Mapping[str, Budget] = {
 
 
 def read_bytes(path: str | os.PathLike[str], format: str) -> bytes:
-    """Return the content of a plain file that is not too large for its format and for memory.
+    """Return the content of a plain file that is within the limit of its format and of memory.
 
     Raises:
         InputError: if it is a pipe, a device or a folder, or is too large.
@@ -77,15 +78,16 @@ def read_bytes(path: str | os.PathLike[str], format: str) -> bytes:
     check_file(path, format)
     limit = BUDGETS[format].file_bytes
     with named_errors(path), open(path, "rb") as file:
-        content = file.read(limit + 1)
+        # `read(limit)` alone would allocate the limit, which may exceed the limit of the process.
+        content = file.read(min(limit, os.fstat(file.fileno()).st_size) + 1)
     return _at_most(content, limit, path)
 
 
 def check_file(path: str | os.PathLike[str], format: str) -> None:
-    """Refuse what is no plain file, and a file that is too large for its format.
+    """Check that a path is a plain file that is within the limit of its format.
 
     Raises:
-        FileNotFoundError: if there is none.
+        FileNotFoundError: if there is no such file.
         InputError: if it is a pipe, a device or a folder, or is too large.
     """
     input_file(path)
@@ -97,11 +99,11 @@ def check_file(path: str | os.PathLike[str], format: str) -> None:
 
 
 def read_text(path: str | os.PathLike[str], format: str = "json") -> str:
-    """Return a text file in UTF-8 that is read as a whole.
+    """Return the content of a UTF-8 text file.
 
     Raises:
-        FileNotFoundError: if there is none.
-        InputError: if it is no plain file, too large, or no text.
+        FileNotFoundError: if there is no such file.
+        InputError: if it is not a plain file, is too large, or is not text.
     """
     content = read_bytes(path, format)
     try:
@@ -111,7 +113,7 @@ def read_text(path: str | os.PathLike[str], format: str = "json") -> str:
 
 
 def read_rows(path: Path, format: str = "numbers in lines") -> Iterator[bytes]:
-    """Yield the lines of a file of any length, each within the limit on one line."""
+    """Yield the lines of a file of any length; each line must be within the limit."""
     check_file(path, format)
     limit = BUDGETS[format].line or 0
     with named_errors(path), path.open("rb") as file:
@@ -121,9 +123,9 @@ def read_rows(path: Path, format: str = "numbers in lines") -> Iterator[bytes]:
 
 @contextmanager
 def worded(must: str) -> Iterator[None]:
-    """Word what libraries raise on damaged files, errors of any kind, as ``must; …``.
+    """Turn the errors that libraries raise on damaged files into ``must; …``.
 
-    An error of the system passes: the file is not there, or not readable.
+    System errors are not changed: the file is missing or not readable.
     """
     try:
         yield
@@ -136,7 +138,7 @@ def worded(must: str) -> Iterator[None]:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's text, or its name."""
+    """Return the first line of an error's text, or the name of its type."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:200].rstrip(".")
 
 
@@ -146,29 +148,29 @@ def _at_most(content: bytes, limit: int, where: object) -> bytes:
     return content
 
 
-# Files that a process of its own reads -----------------------------------------------------------
+# Files that a separate process reads --------------------------------------------------------------
 
 
 def read_in_process(
     module: str, path: Path, format: str, advice: str = "", **job: object
 ) -> dict[str, Array]:
-    """Return the arrays that ``module`` makes of a file, in a process with limits.
+    """Return the arrays that ``module`` reads from a file, in a process with limits.
 
     Args:
-        module: calls ``serve_files``.
-        path: of the file.
-        format: in ``BUDGETS``.
-        advice: ends the error about a file that takes too much.
+        module: a module that calls ``serve_files``.
+        path: the file.
+        format: a key of ``BUDGETS``.
+        advice: the end of the error about a file that exceeds the limits.
         job: arguments of the function that reads.
 
     Raises:
-        InputError: the one that the reader raised, or that it took too much time or memory.
+        InputError: the error of the reader, or one that says that the file exceeds the limits.
     """
     from credibly.child_processes import Worker
 
     check_file(path, format)
     with path.open("rb"):
-        pass  # what cannot be opened is told here, as for other files
+        pass  # this raises the same errors as for other files that cannot be opened
     limits = _limits(path, format)
     with Worker(module, 4.0 * limits.seconds) as worker:
         arrays = worker.ask_arrays({"path": str(path), "format": format, **job})
@@ -181,11 +183,11 @@ def read_in_process(
 
 
 def serve_files(read: Callable[..., Mapping[str, Array]], format: str) -> None:
-    """Answer ``read_in_process`` with what ``read`` makes of a path, until the parent ends."""
+    """Answer ``read_in_process`` with ``read(path)`` until the parent ends."""
     from credibly.child_processes import array_jobs, serve_jobs
 
     def work(content: bytes, path: str, format: str, **job: object) -> Mapping[str, Array]:
-        del content  # the file is read from the disk
+        del content  # the function reads the file from disk
         _limits(Path(path), format).apply()
         return read(Path(path), **job)
 

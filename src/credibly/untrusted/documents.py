@@ -1,4 +1,4 @@
-"""JSON, TOML, XML and lists of names."""
+"""Read untrusted JSON, TOML and XML files and lists of names."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _TOML_STRING = re.compile(
 
 
 def read_json_object(path: Path, advice: str = "") -> JsonObject:
-    """Return the JSON object in a file; ``advice`` ends the error about a file without one.
+    """Return the JSON object in a file; ``advice`` ends the error if it contains anything else.
 
     Raises:
         FileNotFoundError: if there is no such file.
-        InputError: if it holds anything else.
+        InputError: if the file does not contain a JSON object.
     """
     document = parse_json(read_text(path), f"{path} must be JSON", advice)
     if not isinstance(document, dict):
@@ -40,27 +40,27 @@ def read_json_object(path: Path, advice: str = "") -> JsonObject:
 
 
 def parse_json(text: str, must: str, advice: str = "", keep: Container[str] | None = None) -> Any:
-    """Return what a JSON text holds; with ``keep``, only these keys of objects, to save memory.
+    """Return the value of a JSON text; with ``keep``, objects keep only these keys, to save memory.
 
     Args:
-        text: the JSON.
-        must: what errors begin with, such as ``rows.json must be JSON``.
-        advice: what errors end with.
-        keep: the keys.
+        text: the JSON text.
+        must: the beginning of errors, such as ``rows.json must be JSON``.
+        advice: the end of errors.
+        keep: the keys to keep.
     """
-    # Objects are cut down one by one as they are read, so that fewer are there at a time.
+    # With `keep`, each object is reduced as soon as it is read, so fewer values are in memory.
     values = sum(map(text.count, "[{,:")) // (1 if keep is None else 4)
     fits_memory(must.partition(" must ")[0], values, itemsize=BYTES_PER_VALUE)
     hook = None if keep is None else lambda item: {k: v for k, v in item.items() if k in keep}
     try:
         return json.loads(text, object_hook=hook)
     except RecursionError:
-        raise InputError(f"{must} of sane depth; it nests too deep. {advice}".rstrip()) from None
+        raise InputError(f"{must}; it is nested too deeply. {advice}".rstrip()) from None
     except ValueError as error:
         raise InputError(f"{must}; {error}. {advice}".rstrip()) from None
 
 
-def read_toml(path: Path, format: str = "toml") -> dict[str, Any]:
+def read_toml(path: Path, format: str = "toml") -> JsonObject:
     """Return the tables of a TOML file.
 
     Raises:
@@ -68,27 +68,27 @@ def read_toml(path: Path, format: str = "toml") -> dict[str, Any]:
         InputError: if it is not TOML.
     """
     text, depth = read_text(path, format), BUDGETS[format].depth or 0
-    # The parser takes the square of a key's parts: a key of 1 MB takes an hour.
+    # The parser takes quadratic time in the parts of a key: a key of 1 MB takes an hour.
     if re.search(_PARTS + f"{{{depth}}}", _TOML_STRING.sub("s", text), re.ASCII):
         raise InputError(f"{path} must have keys of at most {depth} parts (a.b.c).")
     try:
         return tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # absurd numbers or depth
+    except (ValueError, RecursionError) as error:  # also very large numbers or deep nesting
         raise InputError(f"{path} must be a TOML file; {error}.") from error
 
 
-# Files of a layout: one that is missing is an error in the data -------------------------------
+# Files of a data set layout: a missing file is an error in the data -------------------------------
 
 
 def read_layout_text(path: Path, format: str = "text") -> str:
-    """Return a text file as UTF-8; raise an error that names it if it is not there or not text."""
+    """Return the content of a UTF-8 text file; an error about a missing or binary file names it."""
     try:
         return read_text(path, format)
     except InputError:
         raise
     except FileNotFoundError:
-        raise InputError(f"{path} is missing; it belongs to this layout.") from None
-    except ValueError as error:  # a NUL in a name that another file gave
+        raise InputError(f"{path} is missing. This layout needs it.") from None
+    except ValueError as error:  # a NUL in a file name that another file contains
         raise InputError(f"{str(path)!r} must be the name of a file; {error}.") from None
 
 
@@ -98,12 +98,12 @@ def read_lines(path: Path) -> list[str]:
 
 
 def read_json(path: Path, keep: Container[str] | None = None) -> Any:
-    """Return what a JSON file holds; with ``keep``, only these keys, to save memory."""
+    """Return the value in a JSON file; with ``keep``, only these keys, to save memory."""
     return parse_json(read_layout_text(path, "data json"), f"{path} must be JSON", keep=keep)
 
 
 def read_xml(path: Path) -> Element:
-    """Return the root of an XML file. Document types, and so entities of any kind, are refused."""
+    """Return the root of an XML file; document types, and therefore all entities, are refused."""
     text, max_depth = read_layout_text(path, "xml"), BUDGETS["xml"].depth or 0
     builder, parser, depth = TreeBuilder(), expat.ParserCreate("utf-8", "}"), 0
 
@@ -126,7 +126,7 @@ def read_xml(path: Path) -> Element:
     parser.CharacterDataHandler = builder.data
     parser.StartDoctypeDeclHandler = refuse
     try:
-        # Decoded above: the encoding given to the parser overrides the one the file declares.
+        # The text is decoded above. This encoding overrides the one that the file declares.
         parser.Parse(text.encode(), True)
         return builder.close()
     except expat.ExpatError as error:
@@ -134,7 +134,7 @@ def read_xml(path: Path) -> Element:
 
 
 def field(record: object, key: str, where: str) -> Any:
-    """Return ``record[key]`` of a JSON object; raise an error that says where it is missing."""
+    """Return ``record[key]`` of a JSON object; an error about a missing key names ``where``."""
     if not isinstance(record, dict) or key not in record:
         raise InputError(f"{where} must be an object with {key!r}; got {str(record)[:80]}.")
     return record[key]

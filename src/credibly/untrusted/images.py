@@ -1,7 +1,7 @@
-"""Open an image file that somebody else made: named formats, with limits checked before decoding.
+"""Open untrusted image files of listed formats, with limits that are checked before decoding.
 
-Every image of the package is opened here. Pillow alone would open some forty formats, hand
-PostScript to Ghostscript, and decode icons before their size is known.
+The package opens every image here. Pillow alone would open about forty formats, pass PostScript to
+Ghostscript, and decode icons before their size is known.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SKIP = ", or load with `skip_bad_images=True` to count and drop such files"
 ORIENTATION = 0x0112
 """The EXIF tag that says how a camera was held."""
 
-# In the data of a scan, FF is followed by 00 or by the number of a restart; all else is a marker.
+# In the data of a scan, FF is followed by 00 or by a restart number. Otherwise FF starts a marker.
 _MARKER = re.compile(rb"\xff+([^\x00\xff\xd0-\xd7])")
 _SCAN, _END, _TEMPORARY = 0xDA, 0xD9, 0x01
 
@@ -53,16 +53,16 @@ def decode_image(
     *,
     max_pixels: int = MAX_PIXELS,
 ) -> Image:
-    """Return one PIL image, upright.
+    """Return one upright PIL image.
 
     Args:
         file: the file, or its content.
-        where: what errors call it.
-        at_least: width and height; JPEGs may come scaled down to at least this size.
+        where: the name of the file in errors.
+        at_least: width and height; a JPEG may be decoded at a smaller scale of at least this size.
         max_pixels: limit on width × height.
 
     Raises:
-        InputError: if the file is too large, of another format than ``FORMATS``, or damaged.
+        InputError: if the file is too large, damaged, or in a format that is not in ``FORMATS``.
     """
     require("train", "PIL")
     from PIL import ImageOps
@@ -76,7 +76,7 @@ def decode_image(
 def decode_pixels(
     file: Path | io.BytesIO, where: str, at_least: tuple[int, int] | None = None
 ) -> Array:
-    """Return the RGB pixels of ``decode_image``; JPEGs by simplejpeg where it is installed.
+    """Return the RGB pixels of ``decode_image``; simplejpeg decodes JPEGs if it is installed.
 
     PIL and simplejpeg use libjpeg-turbo with the same settings, so the pixels are the same.
     """
@@ -99,7 +99,7 @@ def _opened(
     max_pixels: int = MAX_PIXELS,
     advice: str = "",
 ) -> Iterator[tuple[Image, bytes]]:
-    """Give an image whose header is read, and its bytes; word what decoders raise."""
+    """Yield an image whose header is read, and its bytes; turn decoder errors into ours."""
     from PIL import Image, UnidentifiedImageError
 
     try:
@@ -127,7 +127,7 @@ def _opened(
             f"{where} does not decode as an image: it must be {', '.join(FORMATS[:-1])} or "
             f"{FORMATS[-1]}. Convert, repair or remove it{advice}."
         ) from error
-    except Exception as error:  # decoders raise anything at all on damaged files
+    except Exception as error:  # decoders raise errors of any type on damaged files
         raise InputError(
             f"{where} does not decode as an image ({type(error).__name__}: {error}). "
             f"Repair or remove it{advice}."
@@ -135,13 +135,13 @@ def _opened(
 
 
 def _scans(content: bytes) -> int:
-    """Return how many scans a JPEG has, up to its end mark."""
+    """Return the number of scans of a JPEG up to its end marker."""
     count, place = 0, 2
     while found := _MARKER.search(content, place):
         marker, place = found[1][0], found.end()
         if marker == _END:
             break
-        if marker == _TEMPORARY:  # stands alone
+        if marker == _TEMPORARY:  # has no length field
             continue
         count += marker == _SCAN
         place += int.from_bytes(content[place : place + 2], "big")
@@ -149,16 +149,16 @@ def _scans(content: bytes) -> int:
 
 
 def _fast_pixels(image: Image, content: bytes) -> Array | None:
-    """Return the pixels of an upright colour JPEG by simplejpeg, None for everything else.
+    """Return the pixels of an upright colour JPEG, decoded by simplejpeg, or None.
 
-    What simplejpeg does not decode without a warning is left to PIL, which says what is wrong.
+    If simplejpeg would warn, PIL decodes the image instead and reports what is wrong.
     """
     decode = _fast_jpeg()
     if decode is None or image.format != "JPEG" or image.mode != "RGB":
         return None
     if image.getexif().get(ORIENTATION, 1) != 1:
         return None
-    width, height = image.size  # as the header says, or as `draft` scaled it
+    width, height = image.size  # from the header, or scaled by `draft`
     try:
         pixels = decode(content, "RGB", min_height=height, min_width=width)
     except (ValueError, RuntimeError):
@@ -168,7 +168,7 @@ def _fast_pixels(image: Image, content: bytes) -> Array | None:
 
 @cache
 def _fast_jpeg() -> Callable[..., Array] | None:
-    """Return simplejpeg's decoder, None where it is not installed."""
+    """Return simplejpeg's decoder, or None if it is not installed."""
     try:
         from simplejpeg import decode_jpeg  # pyright: ignore[reportMissingImports]
     except ImportError:
@@ -177,7 +177,7 @@ def _fast_jpeg() -> Callable[..., Array] | None:
 
 
 def to_rgb(image: Image) -> Image:
-    """Return an image as RGB; 16-bit gray keeps its upper eight bits (PIL alone cuts them off)."""
+    """Return an image as RGB; 16-bit gray keeps its upper eight bits (PIL would clip it)."""
     from PIL import Image as images
 
     if image.mode.startswith("I"):
@@ -187,11 +187,11 @@ def to_rgb(image: Image) -> Image:
 
 
 class ImageFolder:
-    """A folder of images whose names are row ids, with or without their ending.
+    """A folder of images whose names are row ids, with or without an extension.
 
     Attributes:
-        folder: where they lie.
-        types: endings that count as images, with their media types. Not SVG: it can carry scripts.
+        folder: the folder of the images.
+        types: file extensions of images and their media types. SVG is missing: it can run scripts.
 
     Example:
         >>> import tempfile
@@ -217,9 +217,9 @@ class ImageFolder:
         self.find = lru_cache(maxsize=4096)(self._find)
 
     def _find(self, name: str) -> Path | None:
-        """Return the file of a row; None where there is none inside the folder.
+        """Return the image file of a row, or None if the folder contains none.
 
-        Links are followed and what they lead to must lie inside as well.
+        Links are followed, and their targets must be inside the folder as well.
         """
         if not name or "\0" in name or len(name) > 1000:
             return None

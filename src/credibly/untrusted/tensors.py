@@ -1,14 +1,14 @@
-"""Tensors: ``.pt`` files and checkpoints of ``torch.save``, and ``.safetensors``.
+"""Read untrusted tensors: ``.pt`` files and checkpoints of ``torch.save``, and ``.safetensors``.
 
-``torch.load`` runs no code of the file here (weights only), but a file of a kilobyte can still hold
-a tensor that is expanded to any size, so a process of its own reads it.
+``torch.load`` runs no code of the file here (weights only). But a file of one kilobyte can contain
+a tensor that is expanded to any size, so a separate process reads it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from credibly.checks import InputError, nearest
 from credibly.untrusted.budget import (
@@ -33,12 +33,12 @@ def read_tensors(path: Path, plain: str, own: Sequence[str]) -> dict[str, Array]
     """Return the arrays of a ``.pt`` file by name.
 
     Args:
-        path: of the file: a tensor, or a dict of tensors and lists.
-        plain: name of a tensor that is alone.
-        own: names that the file may have beside the usual ones.
+        path: the file, which contains a tensor or a dict of tensors and lists.
+        plain: the name for a single tensor.
+        own: names that the file may contain besides the usual ones.
 
     Raises:
-        InputError: if it holds anything else, or takes too much time or memory.
+        InputError: if it contains anything else, or takes too much time or memory.
     """
     advice = "Save its arrays with numpy.savez instead."
     return read_in_process(__name__, path, "tensors", advice, plain=plain, own=list(own))
@@ -49,7 +49,7 @@ def load_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
     Raises:
         FileNotFoundError: if there is no such file.
-        InputError: if it is not such a file, or not complete.
+        InputError: if it is not a safetensors file, or not complete.
     """
     from safetensors import safe_open
 
@@ -59,12 +59,12 @@ def load_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         return tensors, file.metadata() or {}
 
 
-def torch_load(path: Path, what: str) -> Any:
-    """Return what a file of ``torch.save`` holds, in this process, which should have limits.
+def torch_load(path: Path, what: str) -> object:
+    """Return the content of a ``torch.save`` file, read in this process, which should have limits.
 
     Args:
-        path: of the file.
-        what: it must be.
+        path: the file.
+        what: what it must be, for errors.
     """
     import torch
 
@@ -91,7 +91,7 @@ def load_tensors(path: Path, plain: str, own: Sequence[str]) -> dict[str, Array]
     return {name: _array(each, f"{path}: `{name}`") for name, each in named.items()}
 
 
-def _array(value: Any, where: str) -> Array:
+def _array(value: object, where: str) -> Array:
     """Return a tensor or a list as a plain array."""
     import numpy as np
     import torch
@@ -112,8 +112,8 @@ def _array(value: Any, where: str) -> Array:
     return array
 
 
-def _dense(tensor: Any, where: str) -> Any:
-    """Return a tensor that numpy can hold; say what to save instead of one that it cannot."""
+def _dense(tensor: Tensor, where: str) -> Tensor:
+    """Return a tensor that numpy can hold; for other tensors, raise and say what to save."""
     import torch
 
     problems = {

@@ -1,4 +1,4 @@
-"""What the commands do, as functions: evaluate, calibrate, write label sets, compare.
+"""The functions behind the commands: evaluate, calibrate, write label sets, compare.
 
     cr.evaluate("predictions.parquet")                        accuracy and calibration of a file
     cr.calibrate_scores(scores, targets, loss="asl")          probabilities for a finished model
@@ -13,17 +13,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from credibly.workflows.calibration import calibrate_dataset, calibrate_scores
-    from credibly.workflows.comparison import compare
-    from credibly.workflows.evaluation import evaluate
-    from credibly.workflows.label_sets import write_sets
+    from credibly.workflows.calibration import calibrate_dataset
+    from credibly.workflows.calibration import calibrate_scores as calibrate_scores
+    from credibly.workflows.comparison import compare as compare
+    from credibly.workflows.evaluation import evaluate as evaluate
+    from credibly.workflows.label_sets import write_sets as write_sets
     from credibly.workflows.row_drift import drift
     from credibly.workflows.rows import FitRows
 
-# No module has the name of a function: importing it would put the module in the function's place.
+# No module has the name of a function: importing it would replace the function by the module.
 _MODULES = {
     "FitRows": "rows",
-    "ProbabilityMap": "calibrated_scores",
     "calibrate_dataset": "calibration",
     "calibrate_file": "calibration",
     "calibrate_scores": "calibration",
@@ -39,11 +39,7 @@ _MODULES = {
 __all__ = [
     "FitRows",
     "calibrate_dataset",
-    "calibrate_scores",
-    "compare",
     "drift",
-    "evaluate",
-    "write_sets",
 ]
 
 

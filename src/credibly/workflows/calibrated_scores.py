@@ -1,4 +1,4 @@
-"""A fitted map from a model's values to probabilities, and what it changes on held-out rows."""
+"""A fitted map from scores to probabilities, and its effect on held-out rows."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from credibly.arrays import like, to_numpy
+from credibly.arrays import to_numpy
 from credibly.calibrate.auto import EXCLUSIVE
 from credibly.checks import InputError, located
 from credibly.metrics.intervals import Interval
 from credibly.notebook import draw, number_table
 from credibly.pipeline import Pipeline
 from credibly.predictions import Layout, Predictions
-from credibly.predictions.file_formats import ImportedTable
+from credibly.predictions.foreign_files import ImportedTable
 from credibly.predictions.importing import Values, declared, read_values, with_truth
 from credibly.predictions.table import label_mismatch
 from credibly.targets import as_decoded
-from credibly.types import Array, ArrayLike
+from credibly.types import Array, JsonObject
 from credibly.untrusted.documents import read_json_object
 from credibly.workflows.rows import fitted_share
 
@@ -51,8 +51,8 @@ def checked_scores(table: ImportedTable, scores_per_label: int) -> Array:
     width = len(table.labels) * scores_per_label
     if scores.shape[1] != width:
         raise InputError(
-            f"{table.where}`scores` must have {scores_per_label} columns per label, {width}; "
-            f"got {scores.shape[1]}. Does `labels` name every label once?"
+            f"{table.where}`scores` must have {scores_per_label} columns per label, {width}; got "
+            f"{scores.shape[1]}. Check that `labels` names every label once."
         )
     bad = np.isnan(scores).any(axis=1)
     if bad.any():
@@ -63,155 +63,107 @@ def checked_scores(table: ImportedTable, scores_per_label: int) -> Array:
     return scores
 
 
-@dataclass(frozen=True)
-class ProbabilityMap:
-    """A fitted map from the values of one model to calibrated probabilities, for other rows of it.
+def read_map(path: str | os.PathLike[str]) -> Pipeline:
+    """Return the fitted map from a model's scores to probabilities. Nothing is unpickled."""
+    advice = "Write it with `credibly calibrate … --save FILE`."
+    document = read_json_object(Path(path), advice)
+    with located(str(path)):
+        pipeline = Pipeline.from_state(document)
+        if pipeline.labels is None or (pipeline.loss is None and pipeline.calibrator is None):
+            raise InputError(f"a map must hold its calibrator and its labels. {advice}")
+        return pipeline
 
-    Attributes:
-        pipeline: link of the loss (none for probabilities) and fitted calibrator.
-        labels: names of the labels, in the order of the columns that it was fitted on.
 
-    Example:
-        >>> import credibly as cr
-        >>> rng = np.random.default_rng(0)
-        >>> scores = rng.normal(size=(400, 2))
-        >>> targets = rng.random((400, 2)) < 1 / (1 + np.exp(-2 * scores))
-        >>> fitted = cr.calibrate_scores(scores, targets, "bce", labels=["cat", "dog"])
-        >>> fitted.probability_map.probabilities(np.zeros((1, 2))).shape
-        (1, 2)
+def apply_map(
+    pipeline: Pipeline,
+    source: object,
+    *,
+    truth: object = None,
+    layout: Layout | None = None,
+    certain: bool = False,
+    partial: bool = False,
+) -> Predictions:
+    """Apply a fitted map to other rows of the same model.
+
+    Args:
+        pipeline: from ``calibrate_scores`` or ``read_map``, with its labels.
+        source: as for ``Predictions.from_values``, or a file. Columns with names are matched by
+            name; columns without names must be in the order of the map.
+        truth, layout, certain: as for ``Predictions.from_values``.
+        partial: accept a folder with missing shards.
+
+    Raises:
+        InputError: if the labels differ from those that the map was fitted on.
     """
+    values: Values = "probabilities" if pipeline.link == "probabilities" else "logits"
+    layout = layout or Layout()
+    table = read_values(source, values, layout, partial=partial, apart=truth is not None)
+    table = declared(table, values, pipeline.loss, certain=certain)
+    table = with_truth(_in_order(pipeline, table), truth, layout)
+    given = checked_scores(table, scores_per_label(pipeline))
+    calibrator = pipeline.calibrator
+    found = 0.0 if table.ids is None else fitted_share(pipeline.fitted_ids, table.ids)
+    share = {"fitted_share": found} if found else {}
+    return Predictions.from_arrays(
+        probabilities=pipeline.probabilities(given).astype(np.float32),
+        targets=as_decoded(table.targets),
+        labels=table.labels,
+        ids=table.ids,
+        scores=pipeline.ranking_scores(given) if values == "logits" else None,
+        metadata={
+            "loss": pipeline.loss_name,
+            "calibrator": None if calibrator is None else calibrator.state(),
+            "calibration": {"applied": True, **share},
+        },
+        where=table.where,
+    )
 
-    pipeline: Pipeline
-    labels: list[str]
 
-    @property
-    def values(self) -> Values:
-        """What it maps: ``"logits"`` or ``"probabilities"``."""
-        return "probabilities" if self.pipeline.link == "probabilities" else "logits"
-
-    def probabilities(self, values: ArrayLike) -> Any:
-        """Return calibrated probabilities of a matrix whose columns are in the order of the map."""
-        array = to_numpy(values)
-        width = len(self.labels) * scores_per_label(self.pipeline)
-        if array.ndim != 2 or array.shape[1] != width:
+def _in_order(pipeline: Pipeline, table: ImportedTable) -> ImportedTable:
+    """Return the table with its columns in the order of the map."""
+    labels, per_label = pipeline.labels or [], scores_per_label(pipeline)
+    if table.labels == labels:
+        return table
+    width = to_numpy(table.probabilities if table.scores is None else table.scores).shape[1]
+    if table.labels == [str(place) for place in range(width)]:
+        if width != len(labels) * per_label:
             raise InputError(
-                f"`values` must have the {width} columns that the map was fitted on; got shape "
-                f"{array.shape}."
+                f"{table.where}must have the {len(labels)} labels that the map was fitted "
+                f"on; it has {width} columns."
             )
-        return like(self.pipeline.probabilities(array), values)
-
-    def apply(
-        self,
-        source: Any,
-        *,
-        truth: Any = None,
-        layout: Layout | None = None,
-        certain: bool = False,
-        partial: bool = False,
-    ) -> Predictions:
-        """Return calibrated predictions of a file, an array or a data frame.
-
-        Args:
-            source: as for ``Predictions.from_values``, or a file. Columns with names may stand in
-                another order; columns without names must be those of the map.
-            truth, layout, certain: as for ``Predictions.from_values``.
-            partial: whether a folder may lack shards.
-
-        Raises:
-            InputError: if the labels are others than those that the map was fitted on.
-        """
-        layout = layout or Layout()
-        apart = truth is not None
-        table = read_values(source, self.values, layout, partial=partial, apart=apart)
-        table = declared(table, self.values, self.pipeline.loss, certain=certain)
-        table = with_truth(self._in_order(table), truth, layout)
-        given = checked_scores(table, scores_per_label(self.pipeline))
-        calibrator = self.pipeline.calibrator
-        found = 0.0 if table.ids is None else fitted_share(self.pipeline.fitted_ids, table.ids)
-        share = {"fitted_share": found} if found else {}
-        return Predictions.from_arrays(
-            probabilities=self.probabilities(given).astype(np.float32),
-            targets=as_decoded(table.targets),
-            labels=self.labels,
-            ids=table.ids,
-            scores=self.pipeline.ranking_scores(given) if self.values == "logits" else None,
-            metadata={
-                "loss": self.pipeline.loss_name,
-                "calibrator": None if calibrator is None else calibrator.state(),
-                "calibration": {"applied": True, **share},
-            },
-            where=table.where,
-        )
-
-    def _in_order(self, table: ImportedTable) -> ImportedTable:
-        """Return the table with its columns in the order of the map."""
-        if table.labels == self.labels:
-            return table
-        per_label = scores_per_label(self.pipeline)
-        held = to_numpy(table.scores if self.values == "logits" else table.probabilities)
-        unnamed = [str(place) for place in range(held.shape[1])]
-        if table.labels == unnamed:
-            if held.shape[1] != len(self.labels) * per_label:
-                raise InputError(
-                    f"{table.where}must have the {len(self.labels)} labels that the map was fitted "
-                    f"on; it has {held.shape[1]} columns."
-                )
-            return replace(table, labels=self.labels)
-        if set(table.labels) != set(self.labels) or per_label > 1:
-            message = label_mismatch("the file", table.labels, self.labels)
-            raise InputError(f"{table.where}the map was fitted on other labels: {message}")
-        order = [table.labels.index(name) for name in self.labels]
-
-        def moved(matrix: Array | None) -> Array | None:
-            return None if matrix is None else matrix[:, order]
-
-        return replace(
-            table,
-            labels=self.labels,
-            probabilities=moved(table.probabilities),
-            scores=moved(table.scores),
-            targets=moved(table.targets),
-        )
-
-    def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the map as JSON, as ``Pipeline.write`` does."""
-        self.pipeline.write(Path(path))
-
-    @classmethod
-    def read(cls, path: str | os.PathLike[str]) -> ProbabilityMap:
-        """Return the map that ``write`` stored; nothing is unpickled."""
-        advice = "Write it with `credibly calibrate … --save FILE`."
-        document = read_json_object(Path(path), advice)
-        with located(str(path)):
-            pipeline = Pipeline.from_state(document)
-            if pipeline.labels is None or (pipeline.loss is None and pipeline.calibrator is None):
-                raise InputError(f"a map must hold its calibrator and its labels. {advice}")
-            return cls(pipeline, pipeline.labels)
+        return replace(table, labels=labels)
+    if set(table.labels) != set(labels) or per_label > 1:
+        message = label_mismatch("the file", table.labels, labels)
+        raise InputError(f"{table.where}the map was fitted on other labels: {message}")
+    order = [table.labels.index(name) for name in labels]
+    held = {name: getattr(table, name) for name in ("probabilities", "scores", "targets")}
+    moved = {name: None if each is None else each[:, order] for name, each in held.items()}
+    return replace(table, labels=labels, **moved)
 
 
 @dataclass(frozen=True)
 class CalibratedScores:
-    """Calibrated predictions, and the numbers of every stage on held-out rows.
+    """Calibrated predictions, and the metrics of every stage on held-out rows.
 
     Attributes:
         predictions: all rows, with scores, truth and calibrated probabilities.
         loss: name of the loss that the scores were trained with.
-        pipeline: link and fitted calibrator; ``pipeline.probabilities(scores)`` maps further scores
-            of the same model, ``pipeline.write(path)`` stores it.
+        pipeline: link and fitted calibrator. ``pipeline.probabilities(scores)`` maps further
+            scores of the same model, and ``pipeline.write(path)`` stores it.
         fitted: row numbers that the calibrator was fitted on.
-        held_out: row numbers that the stages are measured on.
-        stages: ``cr.metrics.summary`` by stage: sigmoid of the scores, link of the loss (if it has
-            one), and with the calibrator.
-        compared: the stage before calibration that has the lower log loss.
-        change: by how much calibration changes the log loss of that stage, with a 95 % interval.
-        candidates: what ``auto`` chose from, with the log loss of each on rows that it was not
-            fitted on; empty if the calibrator was named.
-        link_change: by how much the link of the loss changes the log loss of a plain sigmoid, with
-            a 95 % interval; None without a link of its own.
-        ace_change: by how much calibration changes the ACE of the stage before it that has the
-            lowest, with a 95 % interval.
-        plateau: share of the scores that the link of the loss gives a probability of exactly 0.
-        diagrams: reliability diagram by stage, of all labels together.
+        held_out: row numbers on which the stages are measured.
+        stages: ``cr.metrics.summary`` by stage: sigmoid of the scores, link of the loss (if it
+            has one), and with the calibrator.
+        compared: the stage before calibration with the lower log loss.
+        change: change of the log loss of that stage by calibration, with a 95 % interval.
+        candidates: the candidates of ``auto``, with the out-of-fold log loss of each; empty if
+            a calibrator was named.
+        link_change: change of the log loss of a plain sigmoid by the link of the loss, with a
+            95 % interval; None if the link is the sigmoid.
+        ace_change: change of the lowest ACE before calibration, with a 95 % interval.
+        plateau: share of the scores to which the link of the loss gives a probability of
+        exactly 0.
+        diagrams: reliability diagram by stage, over all labels together.
     """
 
     predictions: Predictions
@@ -230,46 +182,37 @@ class CalibratedScores:
 
     @property
     def loss_fits(self) -> bool:
-        """Whether the scores agree with the loss named: a plain sigmoid is not clearly better."""
+        """Return whether the link of the loss fits: a plain sigmoid is not clearly better."""
         return self.link_change is None or not self.link_change.low > 0
 
     @property
     def advice(self) -> str:
-        """Sentences about what to know before using the result; empty if there is nothing."""
-        return " ".join(
-            [*self._about_plateau(), *self._about_link(), *self._about_sums(), *self._about_ace()]
-        )
+        """Return sentences to read before you use the result; may be empty."""
+        return " ".join(self._advice())
 
-    def _about_plateau(self) -> Iterator[str]:
+    def _advice(self) -> Iterator[str]:
+        loss, exclusive = self.pipeline.loss, (*EXCLUSIVE, "none")
         if self.plateau > 0:
             yield (
                 f"{100 * self.plateau:.3g} % of the scores lie below the margin of the loss, where "
                 "its link returns probability 0."
             )
-
-    def _about_link(self) -> Iterator[str]:
-        if self.loss_fits or self.link_change is None:
-            return
-        change, low, high = self.link_change
-        raw = self.pipeline.link == "raw"
-        yield (
-            f"The link of {self.loss} does not fit these scores: on held-out rows a plain sigmoid "
-            f"has an NLL that is lower by {change:.4f} [{low:.4f}, {high:.4f}]. "
-            + ("It is not used." if raw else "The method auto chooses whether to use it.")
-        )
-        if self.plateau < 0.01:  # else the plateau explains it
-            yield "If another loss trained the model, name that one."
-
-    def _about_sums(self) -> Iterator[str]:
-        loss, exclusive = self.pipeline.loss, (*EXCLUSIVE, "none")
+        if self.link_change is not None and not self.loss_fits:
+            change, low, high = self.link_change
+            raw = self.pipeline.link == "raw"
+            yield (
+                f"The link of {self.loss} does not fit these scores: on held-out rows a plain "
+                f"sigmoid has an NLL that is lower by {change:.4f} [{low:.4f}, {high:.4f}]. "
+                + ("It is not used." if raw else "The method auto decides whether it is used.")
+            )
+            if self.plateau < 0.01:  # else the plateau explains it
+                yield "If another loss trained the model, name that loss."
         if loss is not None and loss.exclusive and self.calibrator.name not in exclusive:
             yield (
                 f"{loss.name} assumes exactly one label per row. This calibrator maps each label "
-                "on its own, so the probabilities of a row no longer sum to 1. With auto, "
-                "softmax-temperature or vector they do."
+                "separately, so the probabilities of a row do not sum to 1. Use auto, "
+                "softmax-temperature or vector to keep the sum."
             )
-
-    def _about_ace(self) -> Iterator[str]:
         if self.ace_change is not None and self.ace_change.low > 0:
             change, low, high = self.ace_change
             yield (
@@ -278,17 +221,12 @@ class CalibratedScores:
             )
 
     @property
-    def probability_map(self) -> ProbabilityMap:
-        """The fitted map, to write to a file and apply to other rows of the same model."""
-        return ProbabilityMap(self.pipeline, self.predictions.labels)
-
-    @property
     def calibrator(self) -> Calibrator:
-        """The fitted calibrator."""
+        """Return the fitted calibrator."""
         assert self.pipeline.calibrator is not None
         return self.pipeline.calibrator
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the result, without the predictions, as a plain document."""
         return {
             "loss": self.loss,
@@ -302,7 +240,7 @@ class CalibratedScores:
                 {**asdict(each), "stage": self._stage_name(each.stage)} for each in self.candidates
             ],
             "plateau": self.plateau,
-            "values": self.probability_map.values,
+            "values": "probabilities" if self.pipeline.link == "probabilities" else "logits",
             "loss_fits": self.loss_fits,
             "advice": self.advice,
         }
@@ -313,27 +251,21 @@ class CalibratedScores:
         return "link of the loss" if "link of the loss" in self.stages else "as given"
 
     def candidate_table(self) -> list[list[Any]]:
-        """Return what was compared, the lowest log loss first: stage, calibrator and numbers."""
+        """Return the candidates, the lowest log loss first."""
         ranked = sorted(self.candidates, key=lambda one: one.log_loss)
         return [
-            [
-                self._stage_name(each.stage),
-                each.calibrator,
-                each.log_loss,
-                each.above_best,
-                each.error,
-            ]
-            for each in ranked
+            [self._stage_name(one.stage), one.calibrator, one.log_loss, one.above_best, one.error]
+            for one in ranked
         ]
 
     def _repr_html_(self) -> str:
-        """Return what changed, its diagram and the metrics of every stage, for notebooks."""
+        """Return the changes, the diagram and the metrics of every stage, for notebooks."""
         table = number_table(f"{self.loss}, {len(self.held_out):,} rows", self.stages)
         return draw("calibrated", self, table)
 
     @property
     def statement(self) -> str:
-        """What calibration changes, and what to know before using the result."""
+        """Return what calibration changed, and the advice."""
         change, low, high = self.change
         return (
             f"The calibrator {self.calibrator.name}, fitted on {len(self.fitted):,} rows, changes "

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,11 +21,11 @@ from credibly.metrics.intervals import Draws, Interval, summary_draws
 from credibly.pipeline import Pipeline
 from credibly.predictions import Dataset, Layout, Predictions, Writer
 from credibly.predictions.dataset import shard_metadata
-from credibly.predictions.file_formats import ImportedTable
+from credibly.predictions.foreign_files import ImportedTable
 from credibly.predictions.importing import Values, declared, read_values, with_truth
 from credibly.predictions.shard import BATCH_ROWS
 from credibly.targets import Coding, Targets, as_decoded, decode
-from credibly.types import Array, ArrayLike
+from credibly.types import Array, ArrayLike, JsonObject
 from credibly.workflows.calibrated_scores import CalibratedScores, checked_scores, scores_per_label
 from credibly.workflows.rows import (
     Batches,
@@ -56,13 +56,13 @@ def calibrate_scores(
     values: Values = "logits",
     certain: bool = False,
 ) -> CalibratedScores:
-    """Calibrate scores with known truth: choose link and calibrator on some rows, judge on others.
+    """Select link and calibrator on some rows with known truth, and measure them on the others.
 
-    By default rows that are left out choose between the link of the loss and the raw scores, each
-    alone and followed by temperature, affine (Platt scaling), beta or per-label maps; for losses
-    with a softmax, between temperature and vector scaling before the softmax. The simplest that no
-    other beats by more than one standard error is kept, so that the log loss is not above that of
-    the scores' sigmoid or of the link by more than that.
+    By default, cross-validation compares the link of the loss and the raw scores, each alone and
+    followed by temperature scaling, Platt scaling (affine), beta or per-label maps. For losses with
+    a softmax, it compares temperature and vector scaling before the softmax. The simplest candidate
+    that no other beats by more than one standard error is kept. The log loss is therefore not
+    higher than that of the sigmoid or of the link by more than one standard error.
 
     Args:
         scores: outputs of the model, shape (rows, labels), before any sigmoid.
@@ -74,16 +74,17 @@ def calibrate_scores(
         ids: one per row, all different; by default the row numbers.
         method: ``"auto"``, or the name of a calibrator to put after the link.
         fit_rows: the rows to fit on; by default half of those with known truth, seed 0.
-        coding: what −1 means in ``targets``, as for ``cr.targets.decode``.
+        coding: the meaning of −1 in ``targets``, as for ``cr.targets.decode``.
         values: what ``scores`` holds: ``"logits"``, or ``"probabilities"``, which are calibrated
             through their log-odds.
         certain: accept logits that all lie in [0, 1].
 
     Returns:
-        The calibrated predictions and what each stage does to the numbers, on the other rows.
+        The calibrated predictions, and the metrics of each stage on the other rows.
 
     Raises:
-        InputError: if shapes disagree, scores hold NaN, or no rows are left to judge by.
+        InputError: if shapes differ, scores contain NaN, or no rows are left for the
+        evaluation.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -122,24 +123,25 @@ def calibrate_file(
     fit_rows: FitRows | None = None,
     partial: bool = False,
     values: Values | None = None,
-    truth: Any = None,
+    truth: object = None,
     layout: Layout | None = None,
     certain: bool = False,
 ) -> CalibratedScores:
     """Calibrate a file of scores and truth, of any kind that ``Predictions.from_values`` reads.
 
-    If the file's ``split`` marks calibration rows (2), those are fitted on and the test rows (1)
-    are judged. If it marks test rows only, both parts are drawn from those, because the model has
-    seen the others.
+    If the file's ``split`` marks calibration rows (2), the calibrator is fitted on them and
+    measured on the test rows (1). If it marks only test rows, both parts are drawn from the test
+    rows, because the model was trained on the others.
 
     Args:
         path: the file.
         loss: name of the loss the model was trained with; None for probabilities.
         method: as for ``calibrate_scores``.
-        fit_rows: as for ``calibrate_scores``; unused where ``split`` marks calibration rows.
-        partial: whether a folder may lack shards; otherwise that is an error.
-        values: what the file holds, ``"logits"`` or ``"probabilities"``; by default what its arrays
-            or columns are named after, and logits where they have plain names.
+        fit_rows: as for ``calibrate_scores``; unused if ``split`` marks calibration rows.
+        partial: accept a folder with missing shards; otherwise it is an error.
+        values: the content of the file, ``"logits"`` or ``"probabilities"``; by default
+            inferred from the names of its arrays or columns, and logits if the names do not
+            tell.
         truth, layout, certain: as for ``Predictions.from_values``.
 
     Raises:
@@ -176,25 +178,26 @@ def calibrate_dataset(
     batch_rows: int = BATCH_ROWS,
     values_in_memory: int = 2**24,
 ) -> CalibratedScores:
-    """Calibrate predictions of any size and write them, as ``calibrate_file`` does in memory.
+    """Calibrate predictions of any size and write them.
 
-    The map is fitted and judged on all rows where they hold at most ``values_in_memory`` values,
-    else on rows that are drawn. A second pass maps all rows. Of files that hold the most probable
-    labels of each row, the values that rows hold are mapped, by one map for all labels.
+    The map is fitted and measured on all rows if they contain at most ``values_in_memory`` values,
+    else on a random sample of rows. A second pass maps all rows. If files contain only the most
+    probable labels of each row, one map for all labels is applied to these.
 
     Args:
         path: a predictions file, or a folder of shards, with truth.
-        out: the .parquet file to write; on a cluster, or without an ending, a folder with a file
-            per shard, which every worker sees under the same path.
-        loss: name of the loss whose link maps the scores ``s:<label>``; without it the
+        out: the .parquet file to write; on a cluster, or without a file ending, a folder with
+            one file per shard, which every worker can access under the same path.
+        loss: name of the loss whose link maps the scores ``s:<label>``. Without it, the
             probabilities are calibrated through their log-odds.
         method, fit_rows: as for ``calibrate_scores``.
-        partial: whether a folder may lack shards.
+        partial: accept a folder with missing shards.
         executor, batch_rows: as for ``cr.evaluate``.
-        values_in_memory: how many values to fit and judge on, at most.
+        values_in_memory: maximum number of values to fit and measure on.
 
     Returns:
-        As ``calibrate_scores``; ``predictions`` are the rows that were fitted on and judged by.
+        As ``calibrate_scores``; ``predictions`` are the rows used for fitting and for
+        measuring.
 
     Raises:
         InputError: if there is no truth, or no scores although a loss is given.
@@ -243,7 +246,7 @@ def _drawn_table(
     drawn: RowChoice | None,
     fit_rows: FitRows,
 ) -> ImportedTable:
-    """Return the rows to fit on and to judge by; all rows if ``drawn`` is None."""
+    """Return the rows to fit on and to measure on; all rows if ``drawn`` is None."""
     where = f"{dataset.path}: "
 
     def kept(first_row: int, count: int) -> Array:
@@ -295,7 +298,7 @@ def _write_calibrated(dataset: Dataset, executor: Executor, out: Path, pipeline:
     total, soft = dataset.num_rows, dataset.soft
     labels, logits = dataset.labels, pipeline.loss is not None
 
-    def work(path: Path, index: int, count: int, rows: Batches, _: Any) -> None:
+    def work(path: Path, index: int, count: int, rows: Batches, _sums: Accumulator) -> None:
         place = shard_metadata(index, count, total) if count > 1 else {}
         with Writer(path, labels, metadata={**about, **place}, soft=soft) as writer:
             for _, batch in rows:
@@ -307,7 +310,7 @@ def _write_calibrated(dataset: Dataset, executor: Executor, out: Path, pipeline:
 
 
 def _num_labels(loss: str | Loss | None, num_scores: int) -> int:
-    """Return how many labels have ``num_scores`` scores: some losses take two per label."""
+    """Return the number of labels for ``num_scores`` scores: some losses have two per label."""
     if loss is None:
         return num_scores
     return num_scores // scores_per_label(Pipeline(loss, context={"num_labels": num_scores}))
@@ -404,7 +407,7 @@ def _change(new: Array, old: Array, truth: Targets) -> Interval:
 
 
 def _split(targets: Array, table: ImportedTable, fit_rows: FitRows) -> tuple[Array, Array]:
-    """Return rows to fit on and rows to judge by; both have some known truth."""
+    """Return rows to fit on and rows to measure on; both contain known truth."""
     known = (targets >= 0).any(axis=1)
     split = table.split
     if split is not None and (split == CALIBRATION).any():
@@ -416,12 +419,12 @@ def _split(targets: Array, table: ImportedTable, fit_rows: FitRows) -> tuple[Arr
             )
         return np.flatnonzero(fitted), np.flatnonzero(held_out)
     if split is not None and (split == TEST).any():
-        known &= split == TEST  # the model has seen the rest
+        known &= split == TEST  # the model was trained on the rest
     return fit_rows.draw(np.flatnonzero(known), f"{table.where}rows with known truth")
 
 
-def _fit_link(pipeline: Pipeline, scores: Array, targets: Array) -> dict[str, Any] | None:
-    """Return what the file says about the link; fit a normalizer that only training knew."""
+def _fit_link(pipeline: Pipeline, scores: Array, targets: Array) -> JsonObject | None:
+    """Return the description of the link; fit a normalizer that only training determined."""
     import torch
 
     loss = pipeline.loss

@@ -1,4 +1,4 @@
-"""Compare several losses on one data set, each with several seeds: same rows, same budget."""
+"""Compare several losses on one data set, each with several seeds on the same rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from credibly.predictions import Predictions
 from credibly.targets import SparseTargets, Targets
 from credibly.train import Auto, Network, Recipe, fit
 from credibly.train.assembly import build_loss, resolve
+from credibly.types import JsonObject
 from credibly.untrusted.documents import read_json_object
 
 if TYPE_CHECKING:
@@ -38,15 +39,15 @@ Figure = dict[str, float]
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """Test figures of several losses, with intervals.
+    """Test metrics of several losses, with intervals.
 
     Attributes:
-        data: where the rows came from.
+        data: the source of the rows.
         fingerprint: hash of the rows.
         test_rows: number of test rows.
-        average_size: number of labels that sets return on average.
+        average_size: average number of labels per set.
         seeds: number of runs per loss.
-        interval: what the intervals are over, in words.
+        interval: what the intervals vary: seeds or rows, in words.
         losses: for each loss and metric, ``mean``, ``low`` and ``high``.
         runs: for each run, every metric.
     """
@@ -58,9 +59,9 @@ class Comparison:
     seeds: int
     interval: str
     losses: dict[str, dict[str, Figure]]
-    runs: dict[str, dict[str, Any]]
+    runs: dict[str, JsonObject]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the content of ``results.json``."""
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
 
@@ -87,7 +88,7 @@ class RunSpec:
     """One run of a comparison."""
 
     source: str
-    options: dict[str, Any]
+    options: JsonObject
     folder: str
     recipe: Recipe
     seed: int
@@ -105,36 +106,36 @@ def compare(
     jobs: int = 1,
     threads: int | None = None,
     conditions: int = 3,
-    data_options: dict[str, Any] | None = None,
+    data_options: JsonObject | None = None,
     done: Callable[[str], None] = lambda name: None,
 ) -> Comparison:
-    """Train every loss with every seed on the same split, and compare their test rows.
+    """Train every loss with every seed on the same split, and compare the test metrics.
 
-    Finished runs are kept and interrupted ones are resumed, so the same call after a crash
-    completes the table. Nothing but loss and seed differs between runs. Intervals are over seeds
-    (Student's t) or, with one seed, over test rows (bootstrap); ``interval`` of the result says
-    which.
+    Finished runs are kept and interrupted runs are resumed. After a crash, make the same call
+    again. Runs differ only in loss and seed. Intervals are over seeds (Student's t) or, with one
+    seed, over test rows (bootstrap); ``interval`` of the result says which.
 
     Args:
         source: data, as for ``cr.data.load``; each worker process reads it.
-        out: a folder; it gets one run folder per loss and seed in ``runs/``, and ``results.json``.
+        out: a folder. It gets ``results.json``, and ``runs/`` with one run folder per loss and
+        seed.
         losses: names, as for ``cr.losses.from_name``.
         seeds: number of runs per loss, with seeds 0, 1, ….
-        recipe: how to train; its loss is replaced. ``Auto`` on features stands for a network, which
-            can be trained with every loss. Without ``average_size`` sets get as many labels on
-            average as training rows have, rounded up.
+        recipe: how to train; its loss is replaced. For features, ``Auto`` means a network,
+            which can be trained with every loss. Without ``average_size``, sets have on average
+            as many labels as training rows have, rounded up.
         jobs: number of processes that train at the same time.
-        threads: math threads of each run; by default the cores are shared out among the jobs. With
-            a number of your own, other machines and other ``jobs`` give the same bits.
-        conditions: retrieval is measured for queries of up to this many conditions.
+        threads: math threads of each run; by default the cores divided by the jobs. A fixed
+            number gives the same bits on other machines and with other ``jobs``.
+        conditions: maximum number of conditions of the queries in retrieval metrics.
         data_options: keyword arguments for ``cr.data.load``.
-        done: called with the name of each run that is finished.
+        done: called with the name of each finished run.
 
     Returns:
         The table; ``to_dict()`` is the content of ``results.json``.
 
     Raises:
-        InputError: if a loss is unknown, or ``out`` holds a comparison on other data.
+        InputError: if a loss is unknown, or if ``out`` contains a comparison on other data.
     """
     at_least("seeds", seeds, 1)
     at_least("jobs", jobs, 1)
@@ -144,7 +145,7 @@ def compare(
     out = Path(out)
     how = train.recipe("auto" if recipe is None else recipe)
     options = data_options or {}
-    rows = _load(source, how.split_seed, tuple(sorted(options.items())))
+    rows = _load(source, how.split_seed, options)
     if isinstance(rows.targets, SparseTargets):
         raise InputError(
             f"{source} has {len(rows.labels):,} labels as sparse targets; `compare` measures sets "
@@ -174,7 +175,7 @@ def compare(
         for name in names
     ]
     figures = _work(work, jobs, done)
-    results = _results(names, seeds, figures, rows, how)
+    results = _results(names, seeds, figures, rows, how, out / "runs")
     write_json(out / "results.json", results.to_dict())
     return results
 
@@ -189,17 +190,17 @@ def folder_name(loss: str) -> str:
     return re.sub(r"[^\w.+-]", "_", loss)
 
 
-_CACHE: dict[Any, Data] = {}
+_CACHE: dict[tuple[str, int, str], Data] = {}
 
 
-def _load(source: str, seed: int, options: tuple[Any, ...]) -> Data:
+def _load(source: str, seed: int, options: JsonObject) -> Data:
     """Return the data, read once per process."""
     from credibly import data
 
-    key = (source, seed, repr(options))  # options may hold lists
+    key = (source, seed, repr(sorted(options.items())))  # options may contain lists
     if key not in _CACHE:
         _CACHE.clear()
-        _CACHE[key] = data.load(source, seed=seed, **dict(options))
+        _CACHE[key] = data.load(source, seed=seed, **options)
     return _CACHE[key]
 
 
@@ -213,7 +214,7 @@ def _with_budget(recipe: Recipe, rows: Data) -> Recipe:
 
 
 def _check_names(names: Sequence[str], rows: Data, recipe: Recipe) -> None:
-    """Refuse a misspelt loss before hours are spent on the others."""
+    """Raise for a misspelt loss before hours are spent on the others."""
     for name in names:
         one = resolve(dataclasses.replace(recipe, loss=name), rows)
         build_loss(one, rows, len(rows.part("train")))
@@ -222,7 +223,7 @@ def _check_names(names: Sequence[str], rows: Data, recipe: Recipe) -> None:
 
 
 def _claim(out: Path, rows: Data) -> None:
-    """Refuse a folder that holds a comparison on other data; else record the data in it."""
+    """Record the data in a folder; raise if it contains a comparison on other data."""
     path = out / "comparison.json"
     about = {"data": rows.source, "fingerprint": rows.fingerprint()}
     sweep(out)
@@ -237,36 +238,33 @@ def _claim(out: Path, rows: Data) -> None:
     write_json(path, about)
 
 
-def _work(work: Sequence[RunSpec], jobs: int, done: Callable[[str], None]) -> dict[str, Any]:
-    figures: dict[str, Any] = {}
-    if jobs == 1:
-        for job in work:
-            figures[job.folder] = perform(job)
-            done(Path(job.folder).name)
-        return figures
-    with closing(in_processes(perform, work, jobs)) as finished:
+def _work(work: Sequence[RunSpec], jobs: int, done: Callable[[str], None]) -> JsonObject:
+    figures: JsonObject = {}
+    in_turn = ((number, perform(job)) for number, job in enumerate(work))
+    with closing(in_turn if jobs == 1 else in_processes(perform, work, jobs)) as finished:
         for number, result in finished:
-            figures[work[number].folder] = result
-            done(Path(work[number].folder).name)
+            name = Path(work[number].folder).name
+            figures[name] = result
+            done(name)
     return figures
 
 
-def perform(job: RunSpec) -> dict[str, Any]:
-    """Train one run, or load it if it is finished; return its figures."""
+def perform(job: RunSpec) -> JsonObject:
+    """Train one run, or load it if it is finished; return its metrics."""
     import torch
 
-    rows = _load(job.source, job.recipe.split_seed, tuple(sorted(job.options.items())))
+    rows = _load(job.source, job.recipe.split_seed, job.options)
     before = torch.get_num_threads()
     torch.set_num_threads(job.threads)
     try:
         run = fit(rows, job.recipe, folder=job.folder, seed=job.seed, resume=True)
         return _figures_of(run, job.conditions)
-    finally:  # one job at a time runs in the caller's own process
+    finally:  # with one job, this is the caller's process
         torch.set_num_threads(before)
 
 
-def _figures_of(run: Run, conditions: int) -> dict[str, Any]:
-    """Return the figures of a finished run, from its folder if they were computed before."""
+def _figures_of(run: Run, conditions: int) -> JsonObject:
+    """Return the metrics of a finished run, from its folder if they were computed before."""
     assert run.folder is not None
     kept = run.folder / "compared.json"
     if kept.exists():
@@ -278,14 +276,14 @@ def _figures_of(run: Run, conditions: int) -> dict[str, Any]:
     return figures
 
 
-def _further(run: Run, conditions: int) -> dict[str, Any]:
+def _further(run: Run, conditions: int) -> JsonObject:
     """Return calibration before the calibrator, and retrieval by number of conditions."""
     assert run.folder is not None
     predictions = Predictions.read(run.folder / "predictions.parquet")
     scores, targets = predictions.scores, predictions.targets
     assert scores is not None
     assert targets is not None
-    further: dict[str, Any] = {}
+    further: JsonObject = {}
     sigmoid = Pipeline().probabilities(scores)
     truth, options = Targets(targets), {"kind": "ace", "min_count": MIN_COUNT}
     further["ACE, sigmoid"] = float(metrics.calibration_error(sigmoid, truth, **options))
@@ -307,14 +305,18 @@ def _further(run: Run, conditions: int) -> dict[str, Any]:
 
 
 def _results(
-    names: Sequence[str], seeds: int, figures: dict[str, Any], rows: Data, recipe: Recipe
+    names: Sequence[str],
+    seeds: int,
+    figures: JsonObject,
+    rows: Data,
+    recipe: Recipe,
+    folder: Path,
 ) -> Comparison:
     by_loss: dict[str, dict[str, Figure]] = {}
     for name in names:
         ends = [f"{folder_name(name)}-seed{seed}" for seed in range(seeds)]
-        runs = [value for end in ends for key, value in figures.items() if Path(key).name == end]
-        folders = [key for end in ends for key in figures if Path(key).name == end]
-        by_loss[name] = _over_seeds(runs) if seeds > 1 else _over_rows(runs[0], Path(folders[0]))
+        runs = [figures[end] for end in ends]
+        by_loss[name] = _over_seeds(runs) if seeds > 1 else _over_rows(runs[0], folder / ends[0])
     assert recipe.average_size is not None
     return Comparison(
         data=rows.source,
@@ -324,15 +326,15 @@ def _results(
         seeds=seeds,
         interval=f"{LEVEL:.0%} interval over {'seeds' if seeds > 1 else 'test rows'}",
         losses=by_loss,
-        runs={Path(folder).name: value for folder, value in sorted(figures.items())},
+        runs=dict(sorted(figures.items())),
     )
 
 
-def _over_seeds(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return mean and Student's t interval of every figure that all runs have."""
+def _over_seeds(runs: Sequence[JsonObject]) -> JsonObject:
+    """Return mean and Student's t interval of every metric that all runs have."""
     from scipy.stats import t
 
-    table: dict[str, Any] = {}
+    table: JsonObject = {}
     for name in runs[0]:
         values = [float(run[name]) for run in runs if run.get(name) is not None]
         if name == "conditions" or len(values) < len(runs):
@@ -344,8 +346,8 @@ def _over_seeds(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return table
 
 
-def _over_rows(figures: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Return each figure of the only run, with a bootstrap interval where there is one."""
+def _over_rows(figures: JsonObject, folder: Path) -> JsonObject:
+    """Return each metric of the only run, with a bootstrap interval if there is one."""
     predictions = Predictions.read(folder / "predictions.parquet")
     assert predictions.targets is not None
     state = predictions.metadata.get("decision")
@@ -356,7 +358,7 @@ def _over_rows(figures: dict[str, Any], folder: Path) -> dict[str, Any]:
         scores=predictions.scores,
         sets=sets,
     )
-    table: dict[str, Any] = {}
+    table: JsonObject = {}
     for name, value in figures.items():
         if name == "conditions" or value is None:
             continue

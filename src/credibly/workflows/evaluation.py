@@ -1,4 +1,4 @@
-"""Evaluate predictions files of any size, in memory that does not grow with the file.
+"""Evaluate predictions files of any size in bounded memory.
 
 One pass over the rows gives calibration, proper scores and mAP@x. The columns are then read a few
 labels at a time for mAP@y, which needs all rows of a label together.
@@ -27,7 +27,7 @@ from credibly.predictions.shard import BATCH_ROWS
 from credibly.predictions.table import label_mismatch
 from credibly.retrieve import Joint
 from credibly.retrieve.joint.pairs import JointNumbers, JointSums
-from credibly.types import Array
+from credibly.types import Array, JsonObject
 from credibly.workflows.rows import warn_of_fitted_rows
 
 Advance = Callable[[float], None]
@@ -45,13 +45,13 @@ class Evaluation:
         path: the file or folder.
         rows: number of rows.
         labels: names of the labels.
-        numbers: every metric by name, as ``cr.metrics.summary`` gives them.
+        numbers: every metric by name, as returned by ``cr.metrics.summary``.
         by_label: for every label, one array per column of the table of labels.
         micro: the same columns for the entries of all labels together.
-        label_intervals: 95 % limits of precision, recall and F1 of every label, where asked.
-        intervals: 95 % intervals by metric, where they were asked for.
+        label_intervals: 95 % limits of precision, recall and F1 of every label, if requested.
+        intervals: 95 % intervals by metric, if requested.
         bins, min_count: settings of the calibration errors.
-        joint: how whole label sets fare under a joint model, where one was given.
+        joint: metrics of whole label sets under a joint model, if one was given.
     """
 
     path: str
@@ -69,8 +69,9 @@ class Evaluation:
     def shown(self, *, papers: bool = False) -> dict[str, float]:
         """Return the metrics that tables print: log loss, calibration error, mAP and F1.
 
-        The papers' own and all others come with ``papers``; those of rows without a label also
-        where there are such rows, those of files with the most probable labels always.
+        ``papers`` adds the metrics of the papers and all others. Metrics of rows without a label
+        are also included if there are such rows, and those of files with the most probable labels
+        always.
         """
         if papers or not self.by_label:
             return self.numbers
@@ -81,17 +82,17 @@ class Evaluation:
 
     @property
     def labels_without_truth(self) -> list[str]:
-        """Labels whose truth is unknown in every row; they are left out of all means.
+        """Return the labels whose truth is unknown in every row, which all means exclude.
 
-        None of files with the most probable labels, which have no table of labels.
+        It is empty for files with only the most probable labels, which have no table of labels.
         """
         if not self.by_label:
             return []
         return [name for name, n in zip(self.labels, self.by_label["known"], strict=True) if not n]
 
-    def to_dict(self, *, by_label: bool = False) -> dict[str, Any]:
-        """Return the evaluation as a plain document, with the table of labels where asked."""
-        document: dict[str, Any] = {
+    def to_dict(self, *, by_label: bool = False) -> JsonObject:
+        """Return the evaluation as a plain document, with the table of labels on request."""
+        document: JsonObject = {
             "path": self.path,
             "rows": self.rows,
             "labels": len(self.labels),
@@ -159,34 +160,35 @@ def evaluate(
     resampled_rows: int = ROWS_RESAMPLED,
     advance: Advance = lambda share: None,
 ) -> Evaluation:
-    """Evaluate the probabilities of a predictions file against the truth it holds.
+    """Evaluate the probabilities of a predictions file against its truth.
 
     Args:
         path: a predictions file, a folder of shards, or a .csv or .npz file with probabilities
             and truth (`<label>` or `p:<label>`, `y:<label>`).
         bins: number of equal-width bins of the calibration errors.
-        min_count: number of entries a bin must have to count for ACE and MCE.
-        intervals: also compute 95 % intervals by resampling rows; past ``resampled_rows``, groups
-            of rows, in one more pass over the file.
+        min_count: minimum number of entries in a bin for ACE and MCE.
+        intervals: also compute 95 % intervals by resampling rows. With more than
+            ``resampled_rows`` rows, groups of rows are resampled in one more pass over the
+            file.
         seed: seed of the resampling.
-        partial: whether a folder may lack shards; otherwise that is an error.
-        joint: a joint model of labels, fitted on other rows (``joint_from``). Adds the joint log
-            score, subset accuracy, and expected / real pairs and triples, each also for
+        partial: accept a folder with missing shards; otherwise it is an error.
+        joint: a joint model of labels, fitted on other rows (``joint_from``). Adds the joint
+            log score, subset accuracy, and expected / real pairs and triples, each also for
             independent labels.
         executor: ``"local"``, this machine; ``"spark"`` or ``Spark(session)``, a cluster whose
-            workers see the files under the same path. The numbers are the same, to 1e-9 of their
-            value.
-        batch_rows: how many rows to read at a time, at most.
-        rows_in_memory: up to so many rows, the values of a label are sorted in memory as a whole.
-            Past it nothing is kept per row, so that memory does not grow with the file.
-        resampled_rows: up to so many rows, intervals resample each of them.
+            workers can access the files under the same path. The metrics agree to a relative
+            1e-9.
+        batch_rows: maximum number of rows to read at a time.
+        rows_in_memory: up to this number of rows, all values of a label are sorted in memory.
+            With more rows, nothing is stored per row, so memory does not grow with the file.
+        resampled_rows: up to this number of rows, intervals resample single rows.
         advance: called with the share of the work done since its last call.
 
     Returns:
-        The numbers of the file. ``print`` shows them as a table.
+        The metrics of the file. ``print`` shows them as a table.
 
     Raises:
-        InputError: if the file holds no truth, or none that is known.
+        InputError: if the file contains no known truth.
 
     Example:
         >>> import tempfile
@@ -257,8 +259,8 @@ def _dataset(path: Path, partial: bool, batch_rows: int) -> Iterator[Dataset]:
 
 def _without_truth(path: Path) -> str:
     return (
-        f"{path} must have the truth to be evaluated, columns 'y:<label>'; it has none. Add it: "
-        f"credibly import {path} --as probabilities --truth FILE --out predictions.parquet, or "
+        f"{path} must have the truth (columns 'y:<label>'); it has none. Add it: credibly import "
+        f"{path} --as probabilities --truth FILE --out predictions.parquet, or "
         "`Predictions.join_truth` in Python."
     )
 
@@ -293,14 +295,14 @@ def evaluate_all(
 def _accumulate(
     dataset: Dataset, executor: Executor, bins: int, *, ranks: bool, advance: Advance
 ) -> Summary | HeldLabels:
-    """Return the numbers of all rows, in one pass over them."""
+    """Return the metrics of all rows, computed in one pass."""
     if not dataset.has_targets:
         raise InputError(_without_truth(dataset.path))
     executor.check_ids(dataset)
     found = dataset.summary(bins, ranks=ranks)
     executor.accumulate(dataset, found, _feed, advance)
     if found.known == 0:
-        raise InputError(f"{dataset.path} must have some truth to be evaluated; all is unknown.")
+        raise InputError(f"{dataset.path} must have some known truth; all of it is unknown.")
     return found
 
 
@@ -315,7 +317,7 @@ def _feed_groups(accumulator: Any, batch: Predictions, first_row: int) -> None:
 def _with_joint(
     result: Evaluation, dataset: Dataset, joint: Joint, executor: Executor
 ) -> Evaluation:
-    """Add the numbers of whole label sets, under the model and under independence."""
+    """Add the metrics of whole label sets, under the model and under independence."""
     dataset.check_dense("a joint model")
     alone = Joint.independent(dataset.labels)
     found, independent = (
@@ -336,8 +338,8 @@ def _intervals(
     seed: int,
     small: bool,
 ) -> dict[str, tuple[float, float]]:
-    """Return a 95 % interval for each number, by resampling rows, or groups of rows if many."""
-    options: dict[str, Any] = {"min_count": result.min_count, "seed": seed}
+    """Return a 95 % interval for each metric, by resampling rows, or groups of rows if many."""
+    options: JsonObject = {"min_count": result.min_count, "seed": seed}
     if isinstance(found, Summary) and small:
         ends = summary_intervals(*dataset.read().measured(), bins=result.bins, **options)
     else:

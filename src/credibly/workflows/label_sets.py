@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +28,8 @@ from credibly.predictions import Dataset, Predictions
 from credibly.predictions.shard import BATCH_ROWS
 from credibly.predictions.table import label_mismatch
 from credibly.targets import Targets
-from credibly.types import Array
+from credibly.types import Array, JsonObject
+from credibly.untrusted.tables import open_parquet, parquet_errors
 from credibly.workflows.rows import (
     MOST_COMPARED,
     Batches,
@@ -45,17 +45,17 @@ from credibly.workflows.rows import (
 
 @dataclass(frozen=True)
 class WrittenSets:
-    """Label sets that were written, and how those of the rows not used for fitting fare.
+    """Written label sets, and their metrics on rows that were not used for fitting.
 
     Attributes:
         out: the file.
         decision: the fitted decision.
         rows: number of rows written.
         held_out_rows: number of rows that were not used for fitting.
-        numbers: average size and its standard error; where the truth is known, coverage (the share
-            of all present labels that are in their sets), precision and F1 over all entries, and
-            recall and precision as means over rows (with a label; with a set that is not empty);
-            labels to review per row, for rules that ask for it. All of the held-out rows.
+        numbers: metrics of the held-out rows: average size and its standard error; labels to review
+            per row, for rules with review; and if the truth is known, coverage (the share of all
+            present labels that are in their sets), precision and F1 over all entries, and recall
+            and precision as means over rows (with a label; with a non-empty set).
         sizes: number of held-out rows by the size of their set.
         always_selected, never_selected: labels for which no threshold met the guarantee.
         labels: names of the labels, in the order of the decision.
@@ -75,7 +75,7 @@ class WrittenSets:
 
     @property
     def thresholds(self) -> dict[str, float]:
-        """Thresholds by label, or under "all labels"; empty where a rule has none."""
+        """Return thresholds by label, or under "all labels"; empty for rules without thresholds."""
         found = self.decision.selects_above
         if found is None:
             return {}
@@ -89,7 +89,7 @@ class WrittenSets:
 
         Args:
             path: the JSON file to write.
-            map: a map of scores, as ``credibly calibrate --save`` writes it, to write with it.
+            map: a map of scores from ``credibly calibrate --save``, to write with the rule.
         """
         pipeline = Pipeline(labels=self.labels) if map is None else Pipeline.read(Path(map))
         if pipeline.labels != self.labels:
@@ -101,7 +101,7 @@ class WrittenSets:
         pipeline.fitted_ids = sorted({*pipeline.fitted_ids, *self.fitted_ids})
         pipeline.write(Path(path))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the result as a plain document."""
         return {
             "out": self.out,
@@ -117,7 +117,7 @@ class WrittenSets:
         }
 
     def _repr_html_(self) -> str:
-        """Return the numbers as a table, for notebooks."""
+        """Return the metrics as a table, for notebooks."""
         caption = f"{self.rows:,} label sets in {self.out}"
         return html_table(
             caption, list(self.numbers), [list(self.numbers.values())], note=self.decision.statement
@@ -146,27 +146,28 @@ def write_sets(
     Args:
         path: a predictions file, or a folder of shards.
         decision: a rule such as ``cr.decide.AverageSize(5)``. Rules with nothing to fit
-            (``TopK``, ``Threshold``, ``Cost``) treat all rows as held out. A pipeline with labels
-            and a fitted rule, as ``write_rule`` stores it, is applied without fitting again.
-        out: the file to write, .parquet or .csv, with the columns id, labels, probabilities (most
-            probable first), held_out and, for rules that ask for it, review. In a .csv file, an id
-            that a spreadsheet would run as a formula begins with an apostrophe.
-        fit_on: another predictions file to fit on. Rows of ``path`` that are in it too do not
+            (``TopK``, ``Threshold``, ``Cost``) treat all rows as held out. A pipeline with
+            labels and a fitted rule, as ``write_rule`` stores it, is applied without fitting.
+        out: the file to write, .parquet or .csv, with the columns id, labels, probabilities
+            (most probable first), held_out and, for rules with review, review. In a .csv file,
+            an id that a spreadsheet would run as a formula gets an apostrophe in front.
+        fit_on: another predictions file to fit on. Rows of ``path`` that are also in it do not
             count as held out.
         fit_rows: without ``fit_on``, the rows to fit on; by default half of them, seed 0.
-        partial: whether a folder may lack shards; otherwise that is an error.
-        executor: as for ``cr.evaluate``; on a cluster ``out`` is a folder, with a file per shard.
-        batch_rows: how many rows to read at a time, at most.
-        values_in_memory: how many probabilities to fit on, at most: 0.3 GB. With more, fewer rows
-            are drawn; a guarantee holds for rows that the rule was not fitted on.
+        partial: accept a folder with missing shards; otherwise it is an error.
+        executor: as for ``cr.evaluate``; on a cluster, ``out`` is a folder with one file per
+        shard.
+        batch_rows: maximum number of rows to read at a time.
+        values_in_memory: maximum number of probabilities to fit on: 0.3 GB. Larger files are
+            sampled. A guarantee holds for rows that the rule was not fitted on.
         advance: called with the number of rows written since its last call, on this machine.
 
     Returns:
         The fitted decision, and the sizes and quality of the sets of held-out rows.
 
     Raises:
-        InputError: if ``out`` has another ending or is an input, if there are too few rows, or if
-            the labels of the file to fit on differ.
+        InputError: if ``out`` has another ending or is an input, if there are too few rows, or
+            if the labels of ``fit_on`` differ.
 
     Example:
         >>> import tempfile
@@ -240,7 +241,7 @@ def _fitted_ids(scan: Dataset, other: Dataset | None, fitted: RowChoice | None) 
 
 
 def _order_of(applied: Pipeline, scan: Dataset) -> list[str]:
-    """Return the labels in the order of a fitted rule, which must be those of the file."""
+    """Return the labels in the order of a fitted rule. They must be the labels of the file."""
     labels = applied.labels or scan.labels
     if set(labels) != set(scan.labels):
         raise InputError(label_mismatch(str(scan.path), scan.labels, labels))
@@ -248,11 +249,11 @@ def _order_of(applied: Pipeline, scan: Dataset) -> list[str]:
 
 
 def _check_top(decision: Decision, scan: Dataset) -> None:
-    """Refuse rules that need more than the most probable labels of each row."""
+    """Raise for rules that need more than the most probable labels of each row."""
     if decision.fitted_on == "truth":
         raise InputError(
-            f"{scan.path} holds the most probable labels of each row; {decision!r} is fitted on "
-            "the truth of all labels. Use --average-size, --top-k, --threshold or --cost."
+            f"{scan.path} holds only the most probable labels of each row; {decision!r} is fitted "
+            "on the truth of all labels. Use --average-size, --top-k, --threshold or --cost."
         )
 
 
@@ -263,10 +264,10 @@ def _write_batch(
     held_out: Array,
     counts: SetStatistics,
 ) -> None:
-    """Write the label sets of some rows, and count those of rows that were held out."""
+    """Write the label sets of some rows, and count the sets of held-out rows."""
     sets = decision.predict(batch.probabilities)
     review = decision.to_review(batch.probabilities) if decision.reviews else None
-    sets &= batch.held  # rows may hold fewer labels than others
+    sets &= batch.held  # rows may contain fewer labels than others
     review = None if review is None else review & batch.held
     write(sets_table(batch, sets, held_out, review))
     targets = None if batch.targets is None else batch.targets[held_out]
@@ -294,8 +295,8 @@ def _fit(
     seen = np.isin(scan.hashed_ids(), other.hashed_ids())
     if seen.all():
         raise InputError(
-            f"{scan.path} must have rows that are not in {other.path}: a guarantee holds for "
-            "rows that the decision was not fitted on. Leave out `fit_on`."
+            f"{scan.path} must have rows that are not in {other.path}, because a guarantee holds "
+            "only for rows that the rule was not fitted on. Leave out `fit_on`."
         )
     drawn = None
     if other.num_rows > limit:
@@ -311,7 +312,7 @@ def _fit_on(
     executor: Executor,
     rows: RowChoice | None,
 ) -> Decision:
-    """Fit on the chosen rows (all if None) of a file, its columns in the order of ``labels``."""
+    """Fit on the chosen rows (all if None) of a file, with columns in the order of ``labels``."""
     needs_truth = decision.fitted_on == "truth"
     if needs_truth and not scan.has_targets:
         raise InputError(
@@ -319,10 +320,12 @@ def _fit_on(
             'fitted on it; it has none. Fit on rows with truth: `fit_on="FILE"`.'
         )
 
-    def arrays(batch: Any, first_row: int) -> dict[str, Array]:
+    def arrays(batch: Predictions, first_row: int) -> dict[str, Array]:
         kept = slice(None) if rows is None else rows.mask_of(first_row, len(batch))
         found = {"probabilities": batch.probabilities[kept]}
-        return {**found, "targets": batch.targets[kept]} if needs_truth else found
+        if needs_truth and batch.targets is not None:
+            found["targets"] = batch.targets[kept]
+        return found
 
     found = collect(scan, executor, arrays, labels)
     if not needs_truth:
@@ -334,26 +337,26 @@ ROWS, HITS, RETURNED, PRESENT, REVIEWED = range(5)
 
 
 class SetStatistics(Accumulator):
-    """Counts of the sets of some rows; truth counts where it is known.
+    """Counts of the sets of some rows; unknown truth does not count.
 
     Args:
-        num_labels: number of labels, which no set exceeds.
+        num_labels: number of labels, the maximum size of a set.
     """
 
     def __init__(self, num_labels: int) -> None:
         self.sums = {
             "counts": np.zeros(5),
             "sizes": np.zeros(num_labels + 1),  # rows by the size of their set
-            "recall": np.zeros(2),  # sum over rows that have one, and their number
+            "recall": np.zeros(2),  # sum over rows that have a recall, and their number
             "precision": np.zeros(2),
         }
 
     def update(self, sets: Array, targets: Array | None, labels: Array) -> None:
-        """Add label sets and what is known of the truth.
+        """Add label sets and the known truth.
 
         Args:
             sets: (rows, columns).
-            targets: of the same shape; None where nothing is known.
+            targets: of the same shape; None if nothing is known.
             labels: number of labels known to be present in each row, in the columns or not.
         """
         sizes = np.bincount(sets.sum(axis=1), minlength=1)
@@ -373,7 +376,7 @@ class SetStatistics(Accumulator):
         return int(self.sums["counts"][ROWS])
 
     def numbers(self) -> dict[str, float]:
-        """Return average size and its error; coverage, precision and F1 where truth is known."""
+        """Return average size and its error; coverage, precision and F1 if truth is known."""
         if not self.rows:
             return {}
         rows, hits, returned, present, reviewed = self.sums["counts"].tolist()
@@ -402,29 +405,23 @@ COLUMNS = ("id", "labels", "probabilities", "held_out")
 
 
 def is_sets_file(path: Path) -> bool:
-    """Return whether a Parquet file holds label sets, by its columns."""
+    """Return whether a Parquet file contains label sets, judged by its columns."""
     try:
-        return tuple(pq.read_schema(path).names)[: len(COLUMNS)] == COLUMNS
-    except MemoryError:
-        raise
-    except (pa.ArrowException, OSError, UnicodeDecodeError):
-        return False  # told in more words by whoever reads it
+        with open_parquet(path) as file:
+            return tuple(file.schema_arrow.names)[: len(COLUMNS)] == COLUMNS
+    except (InputError, OSError, UnicodeDecodeError):
+        return False  # the reader reports the problem in detail
 
 
 def read_sets_file(path: Path) -> int:
     """Read a Parquet file of label sets to its end; return its number of rows."""
-    try:
-        with pq.ParquetFile(path) as file:
-            return sum(batch.num_rows for batch in file.iter_batches())
-    except MemoryError:
-        raise
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{path} must be a complete Parquet file; {error}.") from error
+    with open_parquet(path) as file, parquet_errors(path):
+        return sum(batch.num_rows for batch in file.iter_batches())
 
 
 @contextmanager
 def sets_file(path: Path, decision: Decision) -> Iterator[Callable[[pa.Table], object]]:
-    """Open a file of label sets, Parquet or CSV by its ending; it appears only when complete."""
+    """Open a file of label sets, Parquet or CSV by its ending. It appears only when complete."""
     about = {"version": "1.0", "kind": "sets", "decision": decision.state()}
     document = json.dumps({**about, "statement": decision.statement})
     schema = _schema(decision.reviews).with_metadata({"credibly": document})
@@ -448,7 +445,7 @@ def _schema(reviews: bool) -> pa.Schema:
     return pa.schema([*fields, ("review", texts)] if reviews else fields)
 
 
-def _cells(row: dict[str, Any]) -> list[str]:
+def _cells(row: JsonObject) -> list[str]:
     """Return the cells of a row of a CSV file."""
     shown = {**row, "probabilities": [round(value, 6) for value in row["probabilities"]]}
     name = spreadsheet_cell(shown.pop("id"))

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Mapping
+from contextlib import redirect_stdout
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from credibly.checks import InputError
 from credibly.data.preparation import Preparation, warn_of_position
@@ -21,7 +20,10 @@ from credibly.predictions import Writer
 from credibly.predictions.dataset import shard_metadata, shard_name
 from credibly.predictions.shard import Piece, pieces_of
 from credibly.targets import Targets
-from credibly.types import Array
+from credibly.types import Array, JsonObject
+from credibly.untrusted.budget import read_bytes, worded
+from credibly.untrusted.documents import parse_json
+from credibly.untrusted.tables import open_parquet, read_parquet
 from credibly.workflows.rows import check_paths
 
 if TYPE_CHECKING:
@@ -30,10 +32,12 @@ if TYPE_CHECKING:
 _ROWS = 100_000
 """Rows of a shard, about."""
 
+OTHER_TABLES = "For other tables, predict with the run that the model was exported from."
+
 
 @dataclass(frozen=True)
 class WrittenPredictions:
-    """A folder of predictions that was written.
+    """A folder of written predictions.
 
     Attributes:
         out: the folder.
@@ -57,16 +61,16 @@ def predict_dataset(
     """Predict a Parquet table, or a folder of them, with a model that ``credibly export`` wrote.
 
     Args:
-        model: the .onnx file of a run on features; workers get its bytes.
-        data: a Parquet file, or a folder of them, as for ``credibly train``: columns of features,
-            the labels where they are known, ``id``. Without ids, rows are numbered.
-        out: the folder to write, which every worker sees under the same path.
+        model: the .onnx file of a run on features; its bytes are sent to workers.
+        data: a Parquet file, or a folder of them, as for ``credibly train``: columns of
+            features, the labels if they are known, ``id``. Without ids, rows are numbered.
+        out: the folder to write, which every worker can access under the same path.
         executor: as for ``cr.evaluate``.
-        options: of the reader, such as ``id_column``; those that are not given are the ones that
-            the training data were read with.
+        options: of the reader, such as ``id_column``. The defaults are the options of the
+            training data.
 
     Raises:
-        InputError: if the model is not one of features, or the columns are others.
+        InputError: if the model is not a model of features, or if the columns differ.
     """
     folder, worker = Path(out), open_executor(executor)
     check_paths(worker, folder, [data], ())
@@ -83,7 +87,7 @@ def predict_dataset(
         table = _read(piece, predictor, options)
         about = {"loss": predictor.loss, "origin": origin, **shard_metadata(place, count, rows)}
         with Writer(folder / shard_name(place, count), predictor.labels, metadata=about) as writer:
-            assert table.features is not None  # `read` refuses others
+            assert table.features is not None  # `read` rejects others
             scores, probabilities = predictor(table.features, piece.path)
             writer.append(
                 probabilities=probabilities,
@@ -98,20 +102,20 @@ def predict_dataset(
 
 
 def _has_names(path: str) -> bool:
-    """Return whether features are columns with names, rather than one column of lists."""
-    return not any(pa.types.is_nested(field.type) for field in pq.read_schema(path))
+    """Return whether features are columns with names, not one column of lists."""
+    with open_parquet(Path(path)) as file:
+        return not any(pa.types.is_nested(field.type) for field in file.schema_arrow)
 
 
-def _read(piece: Piece, model: _Predictor, options: Mapping[str, Any]) -> Data:
-    from credibly import data
+def _read(piece: Piece, model: _Predictor, options: JsonObject) -> Data:
+    from credibly.data.loading import load_new
 
-    with pq.ParquetFile(piece.path) as file:
-        table = file.read_row_groups(list(range(piece.first_group, piece.last_group)))
+    table = read_parquet(Path(piece.path), range(piece.first_group, piece.last_group))
     if "id" not in table.column_names and "id_column" not in {**model.reader, **options}:
         numbers = range(piece.first_row, piece.first_row + piece.rows)
         table = table.append_column("id", pa.array([str(number) for number in numbers]))
     try:
-        rows = data.load_new(
+        rows = load_new(
             table,
             labels=model.labels,
             preparation=model.preparation,
@@ -128,15 +132,8 @@ def _read(piece: Piece, model: _Predictor, options: Mapping[str, Any]) -> Data:
 def _pieces(path: Path) -> list[Piece]:
     files: list[tuple[Path, list[int]]] = []
     for file in sorted(path.glob("*.parquet")) if path.is_dir() else [path]:
-        try:
-            footer = pq.read_metadata(file)
-        except FileNotFoundError:
-            raise
-        except (OSError, ValueError) as error:
-            raise InputError(
-                f"{file} must be a complete Parquet file; {str(error).rstrip('.')}. "
-                "For other tables, predict with the run that the model was exported from."
-            ) from error
+        with open_parquet(file, advice=OTHER_TABLES) as opened:
+            footer = opened.metadata
         groups = range(footer.num_row_groups)
         files.append((file, [footer.row_group(group).num_rows for group in groups]))
     found = pieces_of(files, _ROWS)
@@ -147,32 +144,31 @@ def _pieces(path: Path) -> list[Piece]:
 
 @dataclass(frozen=True)
 class _Predictor:
-    """An exported model as bytes, which travel to workers."""
+    """An exported model as bytes, which can be sent to workers."""
 
     model: bytes
     labels: list[str]
     preparation: Preparation | None
     loss: str
     name: str
-    reader: dict[str, Any]
+    reader: JsonObject
 
     @classmethod
     def read(cls, path: Path) -> _Predictor:
-        if not path.exists():
-            raise FileNotFoundError(f"there is no file {path}")
-        model = path.read_bytes()
+        model = read_bytes(path, "onnx")
+        must = f"{path} must be a model of features that `credibly export` wrote"
         session = _session(model, str(path))
-        about = session.get_modelmeta().custom_metadata_map.get("credibly")
-        inputs = session.get_inputs()
-        if about is None or len(inputs) != 1 or len(inputs[0].shape) != 2:
-            raise InputError(
-                f"{path} must be a model of features that `credibly export` wrote; it takes "
-                f"{[(each.name, each.shape) for each in inputs]}."
-            )
-        document: dict[str, Any] = json.loads(about)
-        prepared = Preparation.of_run(document, str(path))
-        labels, loss = list(document["labels"]), str(document["loss"])
-        return cls(model, labels, prepared, loss, str(path), document.get("reader") or {})
+        with worded(must):
+            about = session.get_modelmeta().custom_metadata_map.get("credibly")
+            inputs = session.get_inputs()
+            if about is None or len(inputs) != 1 or len(inputs[0].shape) != 2:
+                found = [(each.name, each.shape) for each in inputs]
+                raise InputError(f"{must}; it takes {found}.")
+            document: JsonObject = parse_json(about, must)
+            prepared = Preparation.of_run(document, str(path))
+            labels, loss = list(document["labels"]), str(document["loss"])
+            reader = dict(document.get("reader") or {})
+            return cls(model, labels, prepared, loss, str(path), reader)
 
     def __call__(self, features: Array, where: str) -> tuple[Array, Array]:
         """Return scores and probabilities."""
@@ -183,11 +179,12 @@ class _Predictor:
                 f"{where} must have the {expected} features that {self.name} was trained on; it "
                 f"has {features.shape[1]}."
             )
-        parts = [
-            session.run(["scores", "probabilities"], {session.get_inputs()[0].name: rows})
-            for rows in np.array_split(features, max(1, len(features) // 8192))
-        ]
-        scores, probabilities = (np.concatenate(each) for each in zip(*parts, strict=True))
+        with worded(f"{self.name} must run on {where}"):
+            parts = [
+                session.run(["scores", "probabilities"], {session.get_inputs()[0].name: rows})
+                for rows in np.array_split(features, max(1, len(features) // 8192))
+            ]
+            scores, probabilities = (np.concatenate(each) for each in zip(*parts, strict=True))
         return scores, probabilities
 
 
@@ -202,7 +199,5 @@ def _session(model: bytes, where: str) -> Any:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = 1  # a task has one core
-    try:
+    with worded(f"{where} must be an ONNX model"), redirect_stdout(StringIO()):
         return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime raises types of its own
-        raise InputError(f"{where} must be an ONNX model; {error}.") from error

@@ -1,4 +1,4 @@
-"""Do new rows look like the rows that probabilities and guarantees were fitted on?"""
+"""Test whether new rows look like the rows that calibrator and rule were fitted on."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ MAX_ROWS = 200_000
 class LabelDrift:
     """One label in new rows and in reference rows.
 
-    ``score_p`` is the p-value of a two-sample Kolmogorov–Smirnov test of its probabilities,
-    ``rate_p`` that of Fisher's exact test of its rate; None where one side has no truth.
+    ``score_p`` is the p-value of a two-sample Kolmogorov–Smirnov test of its probabilities.
+    ``rate_p`` is the p-value of Fisher's exact test of its rate, or None if one side has no truth.
     """
 
     label: str
@@ -35,10 +35,10 @@ class LabelDrift:
 
 @dataclass(frozen=True)
 class Drift:
-    """Whether new rows are exchangeable with reference rows, as far as the tests can see.
+    """The result of tests whether new rows are exchangeable with reference rows.
 
-    If they are, ``drifted`` is True with a probability of at most ``false_alarms`` (Holm's method
-    over all tests of all labels).
+    If they are exchangeable, the probability that ``drifted`` is True is at most ``false_alarms``
+    (Holm's method over all tests of all labels).
     """
 
     labels: tuple[LabelDrift, ...]
@@ -48,7 +48,7 @@ class Drift:
 
     @property
     def drifted(self) -> bool:
-        """Whether any label differs."""
+        """Return whether any label differs."""
         return any(label.drifted for label in self.labels)
 
     def __str__(self) -> str:
@@ -61,7 +61,7 @@ class Drift:
         shown = ", ".join(named[:5]) + (f" and {len(named) - 5} more" if len(named) > 5 else "")
         return (
             f"The new rows differ from the reference rows in {len(named)} of {len(self.labels)} "
-            f"labels: {shown}. Label some of the new rows, then calibrate and fit the rule anew."
+            f"labels: {shown}. Label some of the new rows, then calibrate and fit the rule again."
         )
 
 
@@ -71,11 +71,11 @@ def drift(
     *,
     false_alarms: float = 0.01,
 ) -> Drift:
-    """Test whether new rows look like the reference rows: their probabilities, and label rates.
+    """Test whether new rows resemble the reference rows in probabilities and label rates.
 
-    Every guarantee holds for rows that are exchangeable with the calibration rows. This test can
-    show that they are not; it cannot show that they are. Of more than 200,000 rows, as many evenly
-    spaced ones are compared.
+    Every guarantee requires rows that are exchangeable with the calibration rows. This test can
+    show that they are not; it cannot show that they are. At most 200,000 rows are compared, evenly
+    spaced if there are more.
 
     Args:
         new: a predictions file, or predictions.
@@ -117,7 +117,7 @@ def _p_value(result: Any) -> float:
 
 
 def _rows(given: str | os.PathLike[str] | Predictions) -> Predictions:
-    """Return the rows to compare, which must be two at least."""
+    """Return the rows to compare. There must be at least two."""
     rows = given if isinstance(given, Predictions) else Predictions.read(given)
     rows.check_dense("`drift`")
     if len(rows) < 2:
@@ -134,7 +134,7 @@ def _known(rows: Predictions) -> Array:
 
 
 def _holm(p_values: list[float | None], level: float) -> list[bool]:
-    """Return which hypotheses Holm's method rejects; a test that was not made is not rejected."""
+    """Return which hypotheses Holm's method rejects. A test that was not made is not rejected."""
     order = sorted((p, index) for index, p in enumerate(p_values) if p is not None)
     rejected = [False] * len(p_values)
     for rank, (p, index) in enumerate(order):

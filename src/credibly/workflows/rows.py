@@ -1,7 +1,7 @@
-"""Which rows are fitted on, and how they are read and written, shard by shard, on any executor.
+"""Choose the rows to fit on, and read and write rows shard by shard on any executor.
 
-Workers write into a folder that all of them see. A file is complete or not there, and a task that
-is repeated writes the same one.
+Workers write into a folder that all of them can access. A file is complete or does not exist. A
+task that is repeated writes the same file.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from credibly import checks
 from credibly.checks import InputError, out_can_be_written
+from credibly.data.splits import uniforms
 from credibly.executors.executor import Executor, is_remote
 from credibly.files import check_out
 from credibly.metrics.accumulators import Accumulator
-from credibly.predictions import Dataset
+from credibly.predictions import Dataset, Predictions
 from credibly.predictions.dataset import shard_name
 from credibly.predictions.shard import Piece, PieceReader
 from credibly.types import Array
+from credibly.untrusted.tables import open_parquet
 
 if TYPE_CHECKING:
     from credibly.pipeline import Pipeline
@@ -66,8 +67,8 @@ class FitRows:
         checks.at_least("seed", self.seed, 0)
         if len(usable) < 2:
             raise InputError(
-                f"{where} must number at least 2, one to fit on and one to judge by; "
-                f"got {len(usable)}."
+                f"there must be at least 2 {where}, one to fit on and one for the metrics; got "
+                f"{len(usable)}."
             )
         count = round(self.fraction * len(usable)) if self.rows is None else self.rows
         if not 1 <= count < len(usable):
@@ -82,13 +83,13 @@ class FitRows:
     def choose(self, num_rows: int, where: str, most: int | None = None) -> RowChoice:
         """Choose among all rows, as ``draw`` does up to 16.8 million rows.
 
-        With more, each row is chosen by a hash of its number, so that nothing is kept per row and
-        their number is only about as asked.
+        With more rows, a hash of the row number decides, so nothing is stored per row. The number
+        of chosen rows is then only approximate.
 
         Args:
             num_rows: number of rows.
             where: names the rows in messages.
-            most: choose at most about so many rows.
+            most: maximum number of rows to choose, approximately.
         """
         asked = self
         if most is not None and self._count(num_rows) > most:
@@ -106,7 +107,7 @@ class FitRows:
 
 @dataclass(frozen=True)
 class RowChoice:
-    """Which rows of a dataset to fit on, for any stretch of them; the same on every worker.
+    """The rows of a dataset to fit on, for any range of rows; the same on every worker.
 
     Example:
         >>> choice = FitRows(fraction=0.25).choose(8, "rows of x.csv")
@@ -120,17 +121,17 @@ class RowChoice:
     seed: int = 0
 
     def mask_of(self, first_row: int, count: int) -> Array:
-        """Return whether each of ``count`` rows from ``first_row`` on is one to fit on."""
+        """Return a mask of the rows to fit on, for ``count`` rows from ``first_row``."""
         if self.mask is not None:
             first_byte, last = first_row // 8, first_row + count
             bits = np.unpackbits(self.mask[first_byte : -(-last // 8)])
             return bits[first_row - 8 * first_byte :][:count].astype(bool)
         rows = np.arange(first_row, first_row + count, dtype=np.uint64)
-        return _hashed(rows, self.seed) < self.share
+        return uniforms(self.seed, 0, rows, 1)[:, 0] < self.share
 
 
 def id_sample(ids: Array, fitted: Array, size: int = 256) -> list[str]:
-    """Return digests of some ids of the rows that were fitted on; none where ids only count rows.
+    """Return digests of some ids of the fitted rows; none if ids are only row numbers.
 
     Example:
         >>> rows = np.array(["ann", "bob", "eve"], dtype=object)
@@ -143,7 +144,7 @@ def id_sample(ids: Array, fitted: Array, size: int = 256) -> list[str]:
 
 
 def fitted_share(sample: list[str], ids: Array | list[str]) -> float:
-    """Return the share of the rows that were fitted on that these ids hold."""
+    """Return the share of the sampled ids of fitted rows that are in ``ids``."""
     return len(set(sample).intersection(map(_digest, ids))) / len(sample) if sample else 0.0
 
 
@@ -152,7 +153,7 @@ def _digest(name: str) -> str:
 
 
 def warn_of_fitted_rows(scan: Dataset, rule: Pipeline | None = None) -> None:
-    """Warn where rows of a predictions file fitted its calibration map, or a rule applied to it."""
+    """Warn if rows of a predictions file fitted its calibrator, or a rule applied to it."""
     said = scan.metadata.get("calibration")
     no_map = scan.metadata.get("calibrator") == {"calibrator": "none"}
     said = said if isinstance(said, dict) and not no_map else {}
@@ -166,24 +167,13 @@ def warn_of_fitted_rows(scan: Dataset, rule: Pipeline | None = None) -> None:
     if share:
         other = " To leave them out, calibrate with --keep judged." if fitted else ""
         warnings.warn(
-            f"{100 * share:.0f} % of the rows that fitted {what} are in {scan.path}: metrics look "
-            f"too good on them, and a guarantee is for other rows.{other}",
+            f"{scan.path} holds {100 * share:.0f} % of the rows that {what} was fitted on. "
+            f"Metrics on these rows are too good, and guarantees do not hold for them.{other}",
             stacklevel=3,
         )
 
 
-def _hashed(numbers: Array, seed: int) -> Array:
-    """Return a number in [0, 1) per row number: splitmix64."""
-    with np.errstate(over="ignore"):
-        step = np.uint64(0x9E3779B97F4A7C15)
-        z = (numbers + np.uint64(1)) * step + np.uint64(seed) * np.uint64(0xD1342543DE82EF95)
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        z ^= z >> np.uint64(31)
-    return (z >> np.uint64(11)).astype(np.float64) * 2.0**-53
-
-
-Batches = Iterator[tuple[int, Any]]
+Batches = Iterator[tuple[int, Predictions]]
 
 
 def check_paths(
@@ -192,13 +182,13 @@ def check_paths(
     inputs: list[str | os.PathLike[str]],
     endings: tuple[str, ...],
 ) -> None:
-    """Refuse what cannot be read or written before any work is done.
+    """Raise for paths that cannot be read or written, before any work is done.
 
     Args:
-        executor: who writes.
+        executor: the executor that writes.
         out: a file with one of the ``endings``, or a new or empty folder.
-        inputs: what is read.
-        endings: of files that can be written; none where only a folder can.
+        inputs: the paths to read.
+        endings: of files that can be written; none if only a folder can be written.
     """
     for each in (*inputs, out):
         if is_remote(each):
@@ -219,16 +209,16 @@ def check_paths(
 def collect(
     dataset: Dataset,
     executor: Executor,
-    arrays: Callable[[Any, int], dict[str, Array]],
+    arrays: Callable[[Predictions, int], dict[str, Array]],
     labels: list[str] | None = None,
 ) -> dict[str, Array]:
-    """Return arrays of some rows of a dataset, which workers send here.
+    """Return arrays of some rows of a dataset, collected from the workers.
 
     Args:
         dataset: the predictions.
-        executor: who reads.
+        executor: the executor that reads.
         arrays: called with a batch and the number of its first row.
-        labels: order of the labels; that of the dataset if None.
+        labels: order of the labels; None: that of the dataset.
     """
     order = dataset.labels if labels is None else labels
 
@@ -241,7 +231,7 @@ def collect(
 
 
 def _joined(parts: list[Array]) -> Array:
-    """Return rows of all parts; narrower ones are filled up with 0."""
+    """Concatenate the rows of all parts; narrower rows are padded with 0."""
     if parts[0].ndim == 2:
         width = max(each.shape[1] for each in parts)
         parts = [np.pad(each, ((0, 0), (0, width - each.shape[1]))) for each in parts]
@@ -256,16 +246,16 @@ def write_shards(
     work: Callable[[Path, int, int, Batches, Any], None],
     labels: list[str] | None = None,
 ) -> None:
-    """Write the rows of a dataset, changed, as one file, or as a file per shard of it.
+    """Transform the rows of a dataset and write them as one file, or as one file per shard.
 
     Args:
         dataset: the predictions.
-        executor: who writes.
+        executor: the executor that writes.
         out: a file if it has an ending and the executor can write one, else a folder.
-        accumulator: still empty; receives what ``work`` adds.
+        accumulator: an empty accumulator; receives what ``work`` adds.
         work: called with a file to write, its index and their number, (number of the first row,
-            batch) of its rows, and an accumulator of its own.
-        labels: order of the labels; that of the dataset if None.
+            batch) of its rows, and a separate accumulator.
+        labels: order of the labels; None: that of the dataset.
     """
     shards, reader = dataset.pieces(), dataset.piece_reader
     reader = reader if labels is None else reader.of_labels(labels)
@@ -288,7 +278,7 @@ def write_shards(
 
 
 def holds_top_labels(path: str | Path) -> bool:
-    """Return whether ``path`` is a predictions file with the most probable labels of each row.
+    """Return whether ``path`` is a predictions file with only the most probable labels of each row.
 
     Example:
         >>> holds_top_labels("scores.npz")
@@ -300,7 +290,7 @@ def holds_top_labels(path: str | Path) -> bool:
         return False
     first = min(path.glob("*.parquet")) if shards else path
     try:
-        names = pq.read_schema(first).names
+        with open_parquet(first) as file:
+            return {"top", "p"} <= set(file.schema_arrow.names)
     except (OSError, ValueError):
-        return False  # damaged: whoever reads it says how
-    return {"top", "p"} <= set(names)
+        return False  # damaged: the reader reports the problem

@@ -1,4 +1,4 @@
-"""Compile the loops ahead of their first use, so that no training step or request waits."""
+"""Compile the loops before their first use, so no training step or request has to wait."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from credibly import calibrate, decide, metrics
 from credibly.checks import InputError
 from credibly.compiled import cache_folder
+from credibly.types import Array, JsonObject
 
 LOSSES = ("bce", "asl", "focal", "spa", "twl", "bce+lpr", "spa+lpr")
 """Losses that have compiled loops; the others run in torch alone."""
@@ -25,9 +25,9 @@ class WarmUp:
     """What ``warm_up`` compiled.
 
     Attributes:
-        folder: where the machine code lies.
-        seconds: CPU time per part, by its name.
-        compiled: number of functions that were not there before.
+        folder: of the machine code.
+        seconds: CPU time by name of the part.
+        compiled: number of functions compiled by this call.
         kept: number of functions in the folder now.
     """
 
@@ -36,7 +36,7 @@ class WarmUp:
     compiled: int
     kept: int
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the result as a plain document."""
         return {
             "folder": str(self.folder),
@@ -59,7 +59,7 @@ def warm_up(
     double: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> WarmUp:
-    """Compile what losses, metrics, calibrators, label sets and search run, and keep it.
+    """Compile and store the loops of losses, metrics, calibrators, label sets and search.
 
     Args:
         losses: names of the losses to compile.
@@ -67,14 +67,14 @@ def warm_up(
         progress: called with the name of each part before it is compiled.
 
     Raises:
-        InputError: if there is no folder where the result could be kept.
+        InputError: if there is no folder in which the result can be stored.
     """
     folder = cache_folder()
     if folder is None:
         raise InputError(
-            "compiled code must be kept in a folder that only you (or root) can write to; there is "
-            "none: no home folder, or one that others can change. Set NUMBA_CACHE_DIR to such a "
-            "folder, here and where credibly runs."
+            "compiled code needs a folder that only you (or root) can write to; you have no home "
+            "folder, or others can change it. Set NUMBA_CACHE_DIR to such a folder, here and "
+            "where credibly runs."
         )
     before, seconds = _kernels(folder), {}
     for name, work in _parts(losses, double):
@@ -121,13 +121,13 @@ def _step(name: str, double: bool) -> None:
             loss(scores, targets)
 
 
-def _measure(probabilities: Any, targets: Any) -> None:
+def _measure(probabilities: Array, targets: Array) -> None:
     for dtype in (np.float32, np.float64):
         metrics.summary(probabilities.astype(dtype), targets, min_count=1)
     metrics.sample_average_precision(probabilities, targets)
 
 
-def _search(probabilities: Any) -> None:
+def _search(probabilities: Array) -> None:
     from credibly.retrieve import Index
 
     labels = [str(place) for place in range(LABELS)]

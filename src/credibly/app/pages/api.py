@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import asdict
 from threading import Lock
 from typing import Annotated, Any, TypeVar
 
-import numpy as np
 from anyio import to_thread
 from fastapi import APIRouter, Query, Request
 from fastapi.exceptions import RequestValidationError
@@ -17,7 +15,7 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from starlette.exceptions import HTTPException
 
 from credibly import __version__
-from credibly.app.rendering import STATIC, static_file
+from credibly.app.rendering import STATIC, plain, static_file
 from credibly.app.server.responses import page, state_of
 from credibly.app.store.model import MOST_VALUES, ServedModel, json_features, map_scores
 from credibly.app.store.store import Served
@@ -25,6 +23,7 @@ from credibly.checks import InputError
 from credibly.data.preparation import Columns
 from credibly.decide.base import Decision
 from credibly.retrieve import parse
+from credibly.types import JsonObject
 from credibly.untrusted.images import ImageFolder
 
 Body = TypeVar("Body", bound=BaseModel)
@@ -50,7 +49,7 @@ class ErrorMessage(BaseModel):
     error: str
 
 
-def _one_of(*types: Any) -> dict[str, Any]:
+def _one_of(*types: Any) -> JsonObject:
     """Return the JSON schema of a field that is one of several types."""
     return {"anyOf": [TypeAdapter(each).json_schema() for each in types]}
 
@@ -92,7 +91,7 @@ class Texts(BaseModel):
     average_size: float | None = Field(default=None, ge=0.05, le=1e6)
 
 
-FAILURES: dict[int | str, dict[str, Any]] = {
+FAILURES: dict[int | str, JsonObject] = {
     status: {"model": ErrorMessage}
     for status in (400, 403, 404, 408, 413, 414, 421, 422, 431, 503, 505, 507)
 }
@@ -103,7 +102,7 @@ def _file(request: Request, number: int, raw: bool) -> Served:
 
 
 @api.get("/health")
-async def health(request: Request) -> dict[str, Any]:
+async def health(request: Request) -> JsonObject:
     """Whether the server is up, and what it serves. Answered whatever else is worked on."""
     served = state_of(request)
     return {
@@ -121,7 +120,7 @@ async def health(request: Request) -> dict[str, Any]:
 
 
 @api.get("/ready")
-async def ready(request: Request, response: Response) -> dict[str, Any]:
+async def ready(request: Request, response: Response) -> JsonObject:
     """Whether files are read and the model is warm: 200, else 503. Always answered."""
     response.status_code = 200 if request.app.state.ready else 503
     return {"ready": request.app.state.ready}
@@ -133,7 +132,7 @@ def labels(
     file: FileNumber = 0,
     prefix: Annotated[str, Query(max_length=1000)] = "",
     limit: Annotated[int, Query(ge=1, le=1000)] = 20,
-) -> dict[str, Any]:
+) -> JsonObject:
     """Labels that contain `prefix`, in any case; those that start with it first."""
     chosen = _file(request, file, False)
     found = chosen.named(prefix)
@@ -143,26 +142,24 @@ def labels(
 @api.get("/search", responses=FAILURES)
 def search(
     request: Request, q: QueryText, file: FileNumber = 0, top: Top = 20, raw: Raw = False
-) -> dict[str, Any]:
+) -> JsonObject:
     """The most probable rows for a query, each condition's share, and expected hits."""
     answer = _file(request, file, raw).search(q, top)
     return answer.with_texts(state_of(request).texts).to_dict()
 
 
 @api.get("/together", responses=FAILURES)
-def together(
-    request: Request, q: QueryText, file: FileNumber = 0, raw: Raw = False
-) -> dict[str, Any]:
+def together(request: Request, q: QueryText, file: FileNumber = 0, raw: Raw = False) -> JsonObject:
     """Given a query: which other labels are probable, and how many times as probable as usual."""
     chosen = _file(request, file, raw)
     listed = chosen.together(parse(q, chosen.labels))
-    return {"together": [{**asdict(each), "lift": plain(each.lift)} for each in listed]}
+    return {"together": plain([asdict(each) for each in listed])}
 
 
 @api.get("/sets", responses=FAILURES)
 def sets(
     request: Request, average_size: Size, file: FileNumber = 0, raw: Raw = False
-) -> dict[str, Any]:
+) -> JsonObject:
     """What a label budget means: threshold, sizes and, where truth is known, coverage."""
     chosen = state_of(request).store.file(file, raw)
     return asdict(chosen.budget(round(average_size, 2)))
@@ -172,15 +169,15 @@ def sets(
 # predictions at once: parsed rows take many times the memory of their text.
 
 
-def _post(path: str, schema: dict[str, Any], media_type: str = "application/json") -> Any:
+def _post(path: str, schema: JsonObject, media_type: str = "application/json") -> Any:
     """Return the decorator of a request with a body."""
     body = {"required": True, "content": {media_type: {"schema": schema}}}
     return api.post(path, responses=FAILURES, openapi_extra={"requestBody": body})
 
 
 async def _in_turn(
-    request: Request, work: Callable[[ServedModel, bytes], dict[str, Any]]
-) -> dict[str, Any]:
+    request: Request, work: Callable[[ServedModel, bytes], JsonObject]
+) -> JsonObject:
     """Return what the model makes of the body, as one of the few predictions at once."""
     body = await request.body()
     model = _model(request)
@@ -188,11 +185,11 @@ async def _in_turn(
 
 
 @_post("/predict", FeatureRows.model_json_schema())
-async def predict(request: Request) -> dict[str, Any]:
+async def predict(request: Request) -> JsonObject:
     """Probabilities and a label set for each row of features."""
 
-    def work(model: ServedModel, body: bytes) -> dict[str, Any]:
-        beside: dict[str, Any] = {}
+    def work(model: ServedModel, body: bytes) -> JsonObject:
+        beside: JsonObject = {}
         with _PARSING:
             asked = _parsed(FeatureRows, request, body)
             preparation = model.run.preparation
@@ -208,11 +205,11 @@ async def predict(request: Request) -> dict[str, Any]:
 
 
 @_post("/scores", Scores.model_json_schema())
-async def scores(request: Request) -> dict[str, Any]:
+async def scores(request: Request) -> JsonObject:
     """Calibrated probabilities and a label set for each row of scores, by the run or the map."""
     body = await request.body()
 
-    def work() -> dict[str, Any]:
+    def work() -> JsonObject:
         pipeline, labels = state_of(request).score_map
         with _PARSING:
             asked = _parsed(Scores, request, body)
@@ -223,10 +220,10 @@ async def scores(request: Request) -> dict[str, Any]:
 
 
 @_post("/predict/text", Texts.model_json_schema())
-async def predict_text(request: Request) -> dict[str, Any]:
+async def predict_text(request: Request) -> JsonObject:
     """Probabilities and a label set for each text."""
 
-    def work(model: ServedModel, body: bytes) -> dict[str, Any]:
+    def work(model: ServedModel, body: bytes) -> JsonObject:
         require_json(request)
         asked = parsed_body(Texts, body)
         rows = [[each] if isinstance(each, str) else each for each in asked.texts]
@@ -236,10 +233,10 @@ async def predict_text(request: Request) -> dict[str, Any]:
 
 
 @_post("/predict/image", {"type": "string", "format": "binary"}, "application/octet-stream")
-async def predict_image(request: Request, average_size: Size | None = None) -> dict[str, Any]:
+async def predict_image(request: Request, average_size: Size | None = None) -> JsonObject:
     """Probabilities and a label set for one image: the request's body is the image file."""
 
-    def work(model: ServedModel, body: bytes) -> dict[str, Any]:
+    def work(model: ServedModel, body: bytes) -> JsonObject:
         return model.predict_image(body, _decision(request, average_size, model.run.labels))
 
     return await _in_turn(request, work)
@@ -302,52 +299,7 @@ def _decision(
     return fitted
 
 
-def plain(value: object) -> Any:
-    """Return a value that JSON holds: no NaN, no numpy."""
-    if isinstance(value, np.ndarray):
-        return [plain(item) for item in value.tolist()]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
-
-
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
-
-MEANINGS = {
-    "file": "which predictions file, from 0",
-    "raw": "before calibration",
-    "threshold": "rule: return labels of at least this probability",
-    "average_size": "rule: labels per row, on average",
-    "recall": "rule: share of the labels to find, with a guarantee",
-    "miss": "rule: cost of a miss",
-    "false_alarm": "rule: cost of a false alarm",
-    "review": "rule: cost of a review by a person",
-    "own": "rule: costs of single labels, as JSON",
-    "label": "name of a label; empty for all",
-    "q": "labels wanted and not wanted: +fork -knife",
-    "kind": "what holds for the labels: missed, false-alarm, hit, borderline, …",
-    "low": "lowest probability",
-    "high": "highest probability",
-    "labels_min": "fewest labels of a row",
-    "labels_max": "most labels of a row",
-    "truth": "any, known or unknown",
-    "top": "how many",
-    "start": "from which place on",
-    "against": "number of the other file",
-    "id": "id of a row",
-    "format": "json or csv",
-    "contains": "part of a label's name",
-    "flagged": "only labels whose probabilities are clearly off",
-    "sort": "column to sort by",
-    "down": "largest first",
-    "prefix": "part of a label's name",
-    "limit": "how many",
-    "first": "number of a file",
-    "second": "number of another file",
-    "by": "NLL, ACE or mAP@y",
-    "all": "all labels of the row",
-}
-"""Parameters of the API that have no description of their own."""
 
 FOREVER = {"cache-control": "max-age=31536000, immutable"}
 HOUR = {"cache-control": "private, max-age=3600"}
@@ -355,7 +307,7 @@ HOUR = {"cache-control": "private, max-age=3600"}
 
 @router.get("/docs")
 def docs_page(request: Request) -> HTMLResponse:
-    return page(request, "docs.html", description=request.app.openapi(), meanings=MEANINGS)
+    return page(request, "docs.html", description=request.app.openapi())
 
 
 @router.get("/image")

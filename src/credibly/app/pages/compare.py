@@ -17,8 +17,9 @@ from markupsafe import Markup
 from pydantic import Field
 
 from credibly import metrics
-from credibly.app.charts import ChartAxes, Line, line_chart, small_reliability, swatch
+from credibly.app.charts import Line, line_chart, reliability_lines, small_reliability, swatch
 from credibly.app.pages.api import FAILURES
+from credibly.app.rendering import plain
 from credibly.app.server.responses import page, state_of, table_response
 from credibly.app.statistics.comparisons import (
     COLUMNS,
@@ -369,7 +370,11 @@ def compare_page(request: Request, asked: Annotated[CompareQuery, Query()]) -> H
         matrix=_matrix(known, column),
         labels=_drawn(known, labels[:LABELS], chosen) if chosen else [],
         total_labels=len(labels),
-        reliability=_reliability(known, [file.name for file in state.files]),
+        reliability=reliability_lines(
+            {state.files[n].name: vars(each.diagram) for n, each in known.measured.items()},
+            list(known.measured),
+            each="file",
+        ),
         curves=_curves(runs),
         swatch=swatch,
         tag=_tag(state, known),
@@ -471,18 +476,6 @@ def _drawn(
     return [(row, drawing(row.label)) for row in rows]
 
 
-def _reliability(known: ComparedFiles, names: list[str]) -> Markup:
-    lines = []
-    for number, each in known.measured.items():
-        diagram = each.diagram
-        enough = diagram.counts > 0
-        points = zip(diagram.confidence[enough], diagram.frequency[enough], strict=True)
-        lines.append(Line(names[number], number, [(float(x), float(y)) for x, y in points]))
-    title = "Share present against probability given, for every file"
-    axes = ChartAxes(title, "probability given", (0.0, 1.0), (0.0, 1.0), diagonal=True)
-    return line_chart(lines, axes)
-
-
 def _curves(runs: list[RunState]) -> dict[str, Markup]:
     """Return one chart per figure of the logs."""
     logged = [(place, run) for place, run in enumerate(runs) if run.epochs]
@@ -501,7 +494,7 @@ def _curves(runs: list[RunState]) -> dict[str, Markup]:
             lines.append(Line(run.name, style, points, marked))
         last = max((x for line in lines for x, _ in line.points), default=1.0)
         title = f"{CURVES[figure]} over epochs"
-        drawing = line_chart(lines, ChartAxes(title, "epoch", (1.0, max(last, 2.0))))
+        drawing = line_chart(lines, title, "epoch", (1.0, max(last, 2.0)))
         if drawing:
             found[CURVES[figure]] = drawing
     return found
@@ -542,22 +535,13 @@ def runs(request: Request) -> Response:
         for number in known.measured
     }
     document = {
-        "runs": [_finite(each.to_dict()) for each in listed],
+        "runs": [plain(each.to_dict()) for each in listed],
         "numbers": numbers,
         "rows": known.shared.rows,
         "left_out": {str(number): why for number, why in known.shared.left_out.items()},
         "pending": known.pending,
     }
     return JSONResponse(document, headers={"etag": tag})
-
-
-def _finite(value: Any) -> Any:
-    """Return plain values with None for numbers that JSON does not have."""
-    if isinstance(value, dict):
-        return {key: _finite(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_finite(each) for each in value]
-    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 @api.get("/compare/labels", responses=FAILURES)
@@ -574,5 +558,5 @@ def compared_labels(request: Request, asked: Annotated[PairTable, Query()]) -> R
     limits = _limits(state, asked, known)
     rows = _label_rows(known, state.comparing.pair(*chosen), chosen, column, limits)
     names = ("label", "first", "second", "low", "high", "better", "differ")
-    listed = [_finite({name: vars(row)[name] for name in names}) for row in rows]
+    listed = [{name: vars(row)[name] for name in names} for row in rows]
     return table_response(asked.format, "labels", names, listed)

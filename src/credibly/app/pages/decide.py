@@ -7,7 +7,7 @@ import io
 import json
 import shlex
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from fastapi import APIRouter, Query, Request
@@ -28,6 +28,7 @@ from credibly.app.store.address import (
 from credibly.app.store.files import ServedPredictions
 from credibly.checks import InputError
 from credibly.decide import Cost
+from credibly.types import JsonObject
 
 SHOWN_LIMITS = 30
 """Labels whose thresholds the page lists; the file has all of them."""
@@ -115,7 +116,7 @@ def _threshold_text(costs: dict[str, Cost]) -> str:
     return buffer.getvalue()
 
 
-def thresholds_file(chosen: ServedPredictions, rule: Rule) -> dict[str, Any]:
+def thresholds_file(chosen: ServedPredictions, rule: Rule) -> JsonObject:
     """Return the rule as a document: limits by label, and what they guarantee."""
     return {
         "rule": rule.words,
@@ -220,13 +221,13 @@ def _kind_of(asked: DecideQuery) -> str:
 def _filled(asked: DecideQuery, chosen: ServedPredictions) -> DecideQuery:
     """Return the address with the numbers that its kind of rule needs, and without the others."""
     by = asked.by or _kind_of(asked)
-    none: dict[str, Any] = dict.fromkeys(("miss", "average_size", "threshold", "recall"))
+    none: JsonObject = dict.fromkeys(("miss", "average_size", "threshold", "recall"))
     if by == "cost":
         return asked.model_copy(update={**none, "miss": asked.miss or 5.0, "by": by})
     if by == "size":
         expected = float(chosen.sample.probabilities.sum(1, dtype=np.float64).mean())
         size = min(asked.average_size or max(0.1, round(expected, 1)), len(chosen.labels))
-        usual: dict[str, Any] = {"average_size": size}
+        usual: JsonObject = {"average_size": size}
     elif by == "recall":
         usual = {"recall": asked.recall or 0.9}
     else:
@@ -238,6 +239,6 @@ def _filled(asked: DecideQuery, chosen: ServedPredictions) -> DecideQuery:
 def thresholds(request: Request, asked: Annotated[FileQuery, Query()]) -> Response:
     """The rule of the address as a document: from which probability each label is selected."""
     store = state_of(request).store
-    document: dict[str, Any] = thresholds_file(store.file(asked.file, asked.raw), store.rule(asked))
+    document: JsonObject = thresholds_file(store.file(asked.file, asked.raw), store.rule(asked))
     headers = {"content-disposition": 'attachment; filename="thresholds.json"'}
     return JSONResponse(document, headers=headers)

@@ -25,8 +25,10 @@ from credibly.app.store.address import (
 )
 from credibly.app.store.store import COLUMNS, Served
 from credibly.checks import InputError
-from credibly.retrieve import Answer, parse
 from credibly.retrieve import Query as LabelQuery
+from credibly.retrieve import parse
+from credibly.retrieve.answer import Answer
+from credibly.types import JsonObject
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 api = APIRouter(prefix="/api", tags=["api"])
@@ -49,6 +51,7 @@ def explore_page(request: Request) -> HTMLResponse:
     if instead:  # without truth there are no errors to show
         asked = asked.model_copy(update={"kind": "borderline" if "borderline" in kinds else "rows"})
     answer, found, entries, items, problem, query = None, None, [], [], "", None
+    rows = 0
     if asked.low > asked.high:
         problems["high"] = f"must be at least {asked.low:g}; got {asked.high:g}"
         asked = asked.model_copy(update={"high": 1.0})
@@ -59,10 +62,11 @@ def explore_page(request: Request) -> HTMLResponse:
             which = np.arange(asked.start, min(asked.start + asked.top, len(found)))
             entries = state.store.entries_of(asked, found, which)
         elif query is not None:
-            answer = chosen.search(asked.q, asked.top)
+            answer = chosen.search(asked.q, asked.top, asked.between)
         else:
-            rule = state.store.rule(asked)
-            items = [chosen.item(id, rule) for id in chosen.ids(asked.start, asked.top)]
+            rule, places = state.store.rule(asked), chosen.places(asked.between)
+            shown, rows = places[asked.start : asked.start + asked.top], len(places)
+            items = [chosen.item(id, rule) for id in chosen.ids(shown)]
     except InputError as error:
         problem = str(error)
     return page(
@@ -80,6 +84,8 @@ def explore_page(request: Request) -> HTMLResponse:
         found=found,
         entries=entries,
         items=items,
+        rows=rows,
+        range=_range(asked),
         other_name=_other_name(state, asked),
         holds=ENTRY_KINDS[asked.kind][1],
         rail=_rail(chosen, query),
@@ -89,6 +95,16 @@ def explore_page(request: Request) -> HTMLResponse:
         problem=problem,
         together=chosen.together(query) if asked.also and query is not None else [],
     )
+
+
+def _range(asked: ExploreQuery) -> str:
+    """Return the range that probabilities must lie in, in words; empty for any."""
+    low, high = f"{100 * asked.low:.3g} %", f"{100 * asked.high:.3g} %"
+    if asked.between is None:
+        return ""
+    if not asked.low:
+        return f"of {high} or less"
+    return f"of {low} or more" if asked.high == 1 else f"from {low} to {high}"
 
 
 def _other_name(state: Any, asked: ExploreQuery) -> str:
@@ -116,7 +132,7 @@ def _kinds(files: int, chosen: Served) -> dict[EntryKind, str]:
     }
 
 
-def _rail(chosen: Served, query: LabelQuery | None) -> list[dict[str, Any]]:
+def _rail(chosen: Served, query: LabelQuery | None) -> list[JsonObject]:
     """Return labels with their number of rows, their state, and the queries that change it.
 
     Empty for a query with alternatives, which no list of labels can show.
@@ -201,7 +217,7 @@ def entries(request: Request, asked: Annotated[ListQuery, Query()]) -> Response:
 
 
 @api.get("/row", responses=FAILURES)
-def row(request: Request, asked: Annotated[RowQuery, Query()]) -> dict[str, Any]:
+def row(request: Request, asked: Annotated[RowQuery, Query()]) -> JsonObject:
     """One row: every label with its probability, truth and threshold; rows like it."""
     state = state_of(request)
     chosen = state.file(asked.file, asked.raw)

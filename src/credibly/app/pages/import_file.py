@@ -33,7 +33,8 @@ from credibly.checks import InputError
 from credibly.child_processes import Worker
 from credibly.files import spreadsheet_cell
 from credibly.names import LOSSES, METHODS, check_loss
-from credibly.predictions.file_formats import FilePreview
+from credibly.predictions.foreign_files import FilePreview
+from credibly.types import JsonObject
 
 AS_IT_IS = "none"
 """In place of a calibrator: probabilities stay as they are, logits go through their link alone."""
@@ -75,7 +76,7 @@ class ImportQuery(BaseModel):
         return {name: value for name, value in values.items() if value != ""}
 
     @property
-    def layout(self) -> dict[str, Any]:
+    def layout(self) -> JsonObject:
         """Return how the file names its rows and labels."""
         return {
             "id_column": self.id_column or None,
@@ -124,7 +125,7 @@ class Suggestion:
 class Calibrated:
     """What came of a file: the numbers, and the folder with predictions and map."""
 
-    numbers: dict[str, Any]
+    numbers: JsonObject
     folder: Path
 
 
@@ -167,7 +168,7 @@ def calibrate(upload: Upload, asked: ImportQuery) -> Calibrated:
     return Calibrated(json.loads(numbers.read_text(encoding="utf-8")), folder)
 
 
-def _work(job: dict[str, Any], upload: Upload) -> dict[str, Any]:
+def _work(job: JsonObject, upload: Upload) -> JsonObject:
     """Return what the worker says; its errors name files as their owner does."""
     with Worker("credibly.app.server.import_worker", SECONDS) as worker:
         output = worker.ask(json.dumps(job).encode())

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-import numpy as np
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, Response
 from markupsafe import Markup
 from pydantic import Field
 
 from credibly.app.charts import heat_map, reliability_chart, small_reliability, threshold_chart
-from credibly.app.pages.api import FAILURES, plain
+from credibly.app.pages.api import FAILURES
+from credibly.app.rendering import plain
 from credibly.app.server.responses import both_labels, page, state_of, table_response, wanted
 from credibly.app.statistics.labels import AtlasRow, Pairs, label_pairs, label_sentence
 from credibly.app.statistics.overview import label_lift
@@ -21,6 +21,7 @@ from credibly.app.store.address import FileQuery, LabelOrder
 from credibly.app.store.files import ServedPredictions
 from credibly.metrics.calibration import ReliabilityDiagram
 from credibly.retrieve import parse
+from credibly.types import JsonObject
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 api = APIRouter(prefix="/api", tags=["api"])
@@ -55,15 +56,6 @@ def labels_page(request: Request, asked: Annotated[LabelOrder, Query()]) -> HTML
         rows=[(row, "" if row.diagram is None else small_reliability(row.diagram)) for row in part],
         found=len(rows),
         per_page=PER_PAGE,
-        orders=(
-            ("label", "label"),
-            ("known", "known rows"),
-            ("rate", "rate"),
-            ("AP", "AP"),
-            ("gap", "off by (ACE)"),
-            ("excess", "more than chance"),
-            ("flag", "verdict"),
-        ),
     )
 
 
@@ -75,7 +67,7 @@ def atlas(request: Request, asked: Annotated[LabelTable, Query()]) -> Response:
     return table_response(asked.format, "labels", COLUMNS, rows)
 
 
-def _table_row(row: AtlasRow) -> dict[str, Any]:
+def _table_row(row: AtlasRow) -> JsonObject:
     one = row.summary
     values = (
         one.label,
@@ -87,8 +79,7 @@ def _table_row(row: AtlasRow) -> dict[str, Any]:
         row.noise,
         row.flag,
     )
-    plain = [None if isinstance(v, float) and np.isnan(v) else v for v in values]
-    return dict(zip(COLUMNS, plain, strict=True))
+    return dict(zip(COLUMNS, values, strict=True))
 
 
 @router.get("/pairs")
@@ -106,7 +97,7 @@ def pairs_page(request: Request, asked: Annotated[LabelOrder, Query()]) -> HTMLR
 
 
 def _heat_map(chosen: ServedPredictions, names: list[str], asked: LabelOrder) -> Markup:
-    targets = chosen.sample.targets
+    targets = chosen.known()[1]
     assert targets is not None, "only files with truth have real pairs"
     lift = label_lift(names, targets[:, [chosen.column_of(name) for name in names]])
     link = partial(both_labels, file=asked.file, raw=asked.raw)
@@ -119,18 +110,9 @@ def _pairs(chosen: ServedPredictions, asked: LabelOrder) -> Pairs:
     rows = sorted(rows, key=lambda row: -(row.summary.present or 0))[:PAIRED]
     names = [row.summary.label for row in rows]
     columns = [chosen.column_of(name) for name in names]
-    sample = chosen.sample
-    assert sample.targets is not None, "only files with truth have real pairs"
-    return label_pairs(names, sample.probabilities[:, columns], sample.targets[:, columns])
-
-
-GROUPS = {
-    "right": "Sure and right",
-    "wrong": "Sure and wrong",
-    "borderline": "Borderline",
-    "missed": "Missed",
-    "most probable": "Most probable",
-}
+    p, y = chosen.known()
+    assert y is not None, "only files with truth have real pairs"
+    return label_pairs(names, p[:, columns], y[:, columns])
 
 
 @router.get("/label")
@@ -153,7 +135,6 @@ def label_page(request: Request, asked: Annotated[LabelQuery, Query()]) -> HTMLR
         at=at,
         reliability=_diagram(report.reliability, asked.name),
         curve=curve,
-        groups={GROUPS[name]: rows for name, rows in report.groups.items()},
         confusions=chosen.confusions(asked.name, tuple(limits.tolist())),
         together=chosen.together(parse(wanted(asked.name), chosen.labels)),
         previous=chosen.labels[place - 1] if place else None,
@@ -169,15 +150,13 @@ def _diagram(found: ReliabilityDiagram | None, label: str) -> Markup:
 
 
 @api.get("/label", responses=FAILURES)
-def label(request: Request, asked: Annotated[LabelQuery, Query()]) -> dict[str, Any]:
+def label(request: Request, asked: Annotated[LabelQuery, Query()]) -> JsonObject:
     """Statistics of one label, its reliability diagram, and rows that are right and wrong."""
     report = state_of(request).file(asked.file, asked.raw).label_report(asked.name)
-    about: dict[str, Any] = dict(report.about)
+    about: JsonObject = dict(report.about)
     if report.reliability is not None:
-        about["reliability"] = {
-            key: plain(np.asarray(value)) for key, value in asdict(report.reliability).items()
-        }
+        about["reliability"] = vars(report.reliability)
     about["rows_to_look_at"] = {
         name: [asdict(row) for row in rows] for name, rows in report.groups.items()
     }
-    return {key: plain(value) for key, value in about.items()}
+    return plain(about)

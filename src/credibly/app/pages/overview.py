@@ -12,12 +12,14 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from credibly.app.charts import overview_charts, small_reliability
-from credibly.app.pages.api import FAILURES, plain
+from credibly.app.pages.api import FAILURES
 from credibly.app.pages.explore import explore_page
+from credibly.app.rendering import plain
 from credibly.app.server.responses import both_labels, page, state_of
 from credibly.app.statistics.overview import SMALL_MULTIPLES
 from credibly.app.store.address import EntryQuery, FileQuery
 from credibly.app.store.store import Entry
+from credibly.types import JsonObject
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 api = APIRouter(prefix="/api", tags=["api"])
@@ -68,7 +70,7 @@ def _address(path: str, asked: FileQuery) -> str:
 
 
 @api.get("/overview", responses=FAILURES)
-def overview(request: Request, asked: Annotated[FileQuery, Query()]) -> dict[str, Any]:
+def overview(request: Request, asked: Annotated[FileQuery, Query()]) -> JsonObject:
     """The verdict, its grade, the labels to fix first, and what to do next."""
     look = state_of(request).file(asked.file, asked.raw).first_look
     return {
@@ -76,6 +78,6 @@ def overview(request: Request, asked: Annotated[FileQuery, Query()]) -> dict[str
         "sentences": look.verdict.sentences,
         "labels_to_fix": [asdict(each) for each in look.to_fix],
         "probably_wrong": look.wrong,
-        "ranking": [plain(list(each)) for each in look.ranking],
+        "ranking": plain(look.ranking),
         "steps": [asdict(each) for each in look.steps],
     }

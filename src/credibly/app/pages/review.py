@@ -30,6 +30,7 @@ from credibly.review.issues import LabelIssue
 from credibly.review.noise_model import log_odds
 from credibly.review.reviews import VALUES, LoggedReview
 from credibly.targets import UNKNOWN
+from credibly.types import JsonObject
 
 MOST_REVIEWS = 1000
 """Decisions in one request."""
@@ -325,7 +326,7 @@ def effect_page(request: Request, asked: Annotated[FileQuery, Query()]) -> HTMLR
         }
     },
 )
-async def save_reviews(request: Request, asked: Annotated[FileQuery, Query()]) -> dict[str, Any]:
+async def save_reviews(request: Request, asked: Annotated[FileQuery, Query()]) -> JsonObject:
     """Write decisions about entries to the log; they are on the disk when this answers."""
     body = await request.body()
     reviewing = _reviewing(request)

@@ -7,7 +7,7 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import urlencode
 
 import numpy as np
@@ -27,7 +27,7 @@ from credibly.app.store.rows import neighbours, uncertainty
 from credibly.app.store.store import Store
 from credibly.checks import InputError
 from credibly.data.preparation import Columns
-from credibly.types import Array
+from credibly.types import Array, JsonObject
 from credibly.untrusted.images import ImageFolder
 
 SHOWN_LABELS = 20
@@ -100,7 +100,7 @@ def has_rule(asked: FileQuery) -> bool:
     return any(each is not None for each in rules)
 
 
-def tried(store: Store, asked: FileQuery, prediction: dict[str, Any]) -> Tried:
+def tried(store: Store, asked: FileQuery, prediction: JsonObject) -> Tried:
     """Return what to say about a predicted row.
 
     Args:
@@ -151,7 +151,7 @@ def _unlike(file: ServedPredictions, p: Array, distance: float) -> str:
     return ""
 
 
-def _own_set(names: Sequence[str], prediction: dict[str, Any]) -> tuple[Array, Array, str]:
+def _own_set(names: Sequence[str], prediction: JsonObject) -> tuple[Array, Array, str]:
     chosen = set(prediction["sets"][0])
     inside = np.array([name in chosen for name in names], dtype=bool)
     return inside, np.zeros(len(names), dtype=bool), "the one saved with the run"
@@ -174,11 +174,10 @@ def _in_order(p: Array, names: Sequence[str], wanted: Sequence[str]) -> Array:
 
 
 def _observed(file: ServedPredictions, label: str, probability: float) -> ObservedShare | None:
-    rows = file.sample
-    if not file.has_truth or rows.targets is None or label not in file.labels:
+    if label not in file.labels:
         return None
-    column = file.column_of(label)
-    return observed_share(rows.probabilities[:, column], rows.targets[:, column], probability)
+    p, y = file.known(label)
+    return None if y is None else observed_share(p[:, 0], y[:, 0], probability)
 
 
 def _similar(file: ServedPredictions, probabilities: Array) -> list[KnownRow]:
@@ -225,7 +224,7 @@ class TryQuery(FileQuery):
 class TryAnswer:
     """A prediction, how many rows were given, a note, and the image as the network sees it."""
 
-    prediction: dict[str, Any]
+    prediction: JsonObject
     rows: int = 1
     note: str = ""
     seen: str = ""

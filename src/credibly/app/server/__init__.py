@@ -8,9 +8,8 @@ from credibly.checks import require
 
 if TYPE_CHECKING:
     from credibly.app.server.application import create_app
-    from credibly.app.server.connections import server
 
-__all__ = ["create_app", "server"]
+__all__ = ["create_app"]
 
 
 def __getattr__(name: str):
@@ -18,6 +17,5 @@ def __getattr__(name: str):
         raise AttributeError(f"module 'credibly.app.server' has no attribute {name!r}")
     require("serve", "fastapi", "uvicorn", "jinja2", "PIL")
     from credibly.app.server.application import create_app
-    from credibly.app.server.connections import server
 
-    return {"create_app": create_app, "server": server}[name]
+    return create_app

@@ -18,6 +18,7 @@ from anyio.to_thread import current_default_thread_limiter
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from credibly import __version__
 from credibly.app.pages import (
@@ -250,15 +251,21 @@ def create_app(
 
     files = [open_file(path, name) for path, name in zip(alone, names_of(alone), strict=True)]
     runs = Runs(folders, files, open_file) if folders else None
-    shown = {} if texts is None or not files else _texts(texts, files[0].labels, text)
+    shown = {}
+    if texts is not None and files:
+        from credibly.data.loading import load_texts
+
+        shown = load_texts(texts, files[0].labels, text=text)
     uploads = Uploads()
     imported = [uploads.refer(path) for path in foreign]
+    if annotate is not None:
+        check_out(annotate, (".jsonl",), inputs=predictions)
     served = AppState(
         files=files,
         texts=shown,
         image_folder=None if images is None else ImageFolder(images),
         model=None if run is None else ServedModel(_load(run)),
-        log=None if annotate is None else _log(annotate, predictions),
+        log=None if annotate is None else ReviewLog(annotate),
         uploads=uploads,
         runs=runs,
         map=None if map is None else Pipeline.read(Path(map)),
@@ -337,19 +344,6 @@ async def _give_back_memory(uploads: Uploads) -> None:
         await to_thread.run_sync(uploads.tidy)
 
 
-def _texts(
-    source: str | os.PathLike[str], labels: Sequence[str], text: Sequence[str] | None
-) -> dict[str, str]:
-    from credibly.data.loading import load_texts
-
-    return load_texts(source, labels, text=text)
-
-
-def _log(path: str | os.PathLike[str], inputs: Sequence[str | os.PathLike[str]]) -> ReviewLog:
-    check_out(path, (".jsonl",), inputs=inputs)
-    return ReviewLog(path)
-
-
 def _load(run: str | os.PathLike[str]) -> Any:
     from credibly.train import load
 
@@ -376,7 +370,7 @@ async def _failed(request: Request, error: Exception) -> Any:
         case HTTPException():
             return failure(request, error.status_code, str(error.detail))
         case OSError():  # a file that the server was started with was moved, deleted or damaged
-            words = f"a file that is served can no longer be read ({type(error).__name__})."
+            words = "a file that is served can no longer be read."
             return failure(request, 500, f"{words} Put it back, or start the server again.")
         case _:
             return failure(request, 507 if isinstance(error, NotSaved) else 400, str(error))
@@ -389,11 +383,11 @@ class Current:
     of two versions of a file is not sent.
     """
 
-    def __init__(self, app: Any) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self.app = app
         self._lock = Lock()
 
-    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"].startswith(("/static/", *ALWAYS)):
             await self.app(scope, receive, send)
             return
@@ -407,13 +401,13 @@ class Current:
             return
         replaced = False
 
-        async def send_if_current(message: dict[str, Any]) -> None:
+        async def send_if_current(message: Message) -> None:
             nonlocal replaced
             if message["type"] == "http.response.start":
                 now = _identities(state.served.files[: len(before)])
                 replaced = now != before
                 if replaced:
-                    words = "a file was replaced while this was worked out; try again."
+                    words = "a file was replaced while this page was prepared; try again."
                     await failure(request, 503, words)(scope, receive, send)
             if not replaced:
                 await send(message)

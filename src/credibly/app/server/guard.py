@@ -8,17 +8,22 @@ fetch or an embedded image. It may link to it: a person who follows the link see
 from __future__ import annotations
 
 import asyncio
-import html
 import json
 import mmap
 import re
 import time
 from collections.abc import Coroutine, Iterable, Sequence
 from ipaddress import ip_address
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from starlette.requests import ClientDisconnect
+from starlette.types import Message, Receive, Scope, Send
+
+from credibly.app.rendering import environment
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
 
 BODY_LIMIT = 10 * 2**20
 BODIES_LIMIT = 64 * 2**20
@@ -84,7 +89,7 @@ class Guard:
     """
 
     def __init__(
-        self, app: Any, hosts: Iterable[str], first_page: str = "", root_path: str = ""
+        self, app: FastAPI, hosts: Iterable[str], first_page: str = "", root_path: str = ""
     ) -> None:
         self.app = app
         self.first_page, self.root_path = first_page, root_path
@@ -94,7 +99,7 @@ class Guard:
         self._queues = {kind: _Requests(kind, *limits) for kind, limits in QUEUES.items()}
         self.held = 0
 
-    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
             return
@@ -124,7 +129,7 @@ class Guard:
         except ClientDisconnect:
             pass  # nobody waits for an answer
 
-    async def _counted(self, scope: dict[str, Any], body: _Body, answer: _GuardAnswer) -> None:
+    async def _counted(self, scope: Scope, body: _Body, answer: _GuardAnswer) -> None:
         kind, begin = _kind(scope["path"]), time.monotonic()
         self.counters.add(kind, "in progress")
         try:
@@ -137,7 +142,7 @@ class Guard:
             self.counters.add(kind, "seconds", time.monotonic() - begin)
             self.counters.add(kind, f"{answer.status // 100}xx")
 
-    async def _bounded(self, scope: dict[str, Any], body: _Body, answer: _GuardAnswer) -> None:
+    async def _bounded(self, scope: Scope, body: _Body, answer: _GuardAnswer) -> None:
         """Work on a request, one of so many, for so long."""
         if len(self._tasks) >= MOST_REQUESTS:
             raise _Refused(503, f"{MOST_REQUESTS} requests are being worked on; try again soon.")
@@ -159,7 +164,7 @@ class Guard:
         task.add_done_callback(_forget)
         raise _Refused(503, f"this request took longer than {REQUEST_SECONDS:.0f} seconds.")
 
-    def _check(self, scope: dict[str, Any], headers: dict[bytes, bytes]) -> None:
+    def _check(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
         if scope.get("http_version", "1.1") not in ("1.0", "1.1"):
             raise _Refused(505, "this server speaks HTTP/1.0 and HTTP/1.1.")
         if b"content-length" in headers and b"transfer-encoding" in headers:
@@ -210,7 +215,7 @@ def _kind(path: str) -> str:
     return "file" if path.startswith(("/image", "/static/")) else "page"
 
 
-def _is_page(scope: dict[str, Any]) -> bool:
+def _is_page(scope: Scope) -> bool:
     """Return whether a browser asks, for a page and not for data."""
     accepts = dict(scope["headers"]).get(b"accept", b"")
     return b"text/html" in accepts and not scope["path"].startswith("/api/")
@@ -222,7 +227,7 @@ def _forget(task: asyncio.Future[Any]) -> None:
         task.exception()
 
 
-def _headers(scope: dict[str, Any]) -> dict[bytes, bytes]:
+def _headers(scope: Scope) -> dict[bytes, bytes]:
     """Return headers by name; those that decide something must come once."""
     size = sum(len(name) + len(value) for name, value in scope["headers"])
     if size + len(scope.get("raw_path") or b"") > HEAD_LIMIT:
@@ -234,7 +239,7 @@ def _headers(scope: dict[str, Any]) -> dict[bytes, bytes]:
     return {name.lower(): value for name, value in scope["headers"]}
 
 
-def _followed_link(scope: dict[str, Any], headers: dict[bytes, bytes]) -> bool:
+def _followed_link(scope: Scope, headers: dict[bytes, bytes]) -> bool:
     """A person went to a page, from wherever; nothing else may come from another site."""
     reads = scope["method"] in ("GET", "HEAD") and not scope["path"].startswith("/api/")
     goes = headers.get(b"sec-fetch-mode") == b"navigate"
@@ -271,12 +276,12 @@ def _is_address(host: str) -> bool:
 class _Body:
     """The request's body, refused when it grows past the limit or trickles in too slowly."""
 
-    def __init__(self, receive: Any, answer: _GuardAnswer, guard: Guard) -> None:
+    def __init__(self, receive: Receive, answer: _GuardAnswer, guard: Guard) -> None:
         self._receive, self._answer, self._guard = receive, answer, guard
         self._seen, self._finished = 0, False
         self._deadline = asyncio.get_running_loop().time() + BODY_SECONDS
 
-    async def receive(self) -> dict[str, Any]:
+    async def receive(self) -> Message:
         if self._finished:
             return await self._receive()
         try:
@@ -307,26 +312,6 @@ class _Body:
         raise refused
 
 
-_PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Not possible · credibly</title>
-<link rel="icon" href="/static/icon.svg">
-<link rel="stylesheet" href="/static/style.css">
-</head>
-<body>
-<main>
-<h1>That is not possible</h1>
-<pre class="problem" role="alert">%s</pre>
-<p><a href="/">Home</a></p>
-</main>
-</body>
-</html>
-"""
-
-
 _ADDRESS = re.compile(r'\b(href|src|action|formaction|data-poll)="/')
 
 
@@ -351,14 +336,14 @@ class _GuardAnswer:
     """The response, with the guard's headers; once refused, whatever else comes is dropped."""
 
     def __init__(
-        self, send: Any, *, as_page: bool, only_head: bool = False, root_path: str = ""
+        self, send: Send, *, as_page: bool, only_head: bool = False, root_path: str = ""
     ) -> None:
         self._send, self._as_page, self._only_head = send, as_page, only_head
         self._root_path = root_path
         self.status = 500
         self._started = self._refused = False
 
-    async def send(self, message: dict[str, Any]) -> None:
+    async def send(self, message: Message) -> None:
         if self._refused:
             return
         if message["type"] == "http.response.start":
@@ -394,8 +379,8 @@ class _GuardAnswer:
         if self._started:
             return
         if self._as_page:
-            page = below_root(_PAGE, self._root_path) % html.escape(str(refused))
-            await self.finish(refused.status, "text/html", page)
+            page = environment().get_template("refused.html").render(message=str(refused))
+            await self.finish(refused.status, "text/html", below_root(page, self._root_path))
         else:
             await self.finish(refused.status, "application/json", _as_json(str(refused)))
         self._refused = True

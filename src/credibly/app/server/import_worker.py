@@ -11,10 +11,14 @@ import shutil
 import warnings
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from credibly.child_processes import serve_jobs
 from credibly.memory_limits import Limits
+
+if TYPE_CHECKING:
+    from credibly.predictions import Layout, Predictions
+    from credibly.types import JsonObject
 
 LIMITS = Limits(memory=3 * 2**30, seconds=45, file_bytes=128 * 2**20)
 """The libraries take half of the memory."""
@@ -26,10 +30,10 @@ MOST_COLUMNS = 20_000
 LONGEST_ID = 1000
 
 
-def preview(job: dict[str, Any]) -> dict[str, Any]:
+def preview(job: JsonObject) -> JsonObject:
     """Return the names in a file, and its first rows."""
     from credibly.checks import InputError
-    from credibly.predictions.file_formats import preview_file
+    from credibly.predictions.foreign_files import preview_file
 
     found = preview_file(job["path"])
     if len(found.names) > MOST_COLUMNS:
@@ -40,16 +44,15 @@ def preview(job: dict[str, Any]) -> dict[str, Any]:
     return asdict(found)
 
 
-def calibrate(job: dict[str, Any]) -> dict[str, Any]:
+def calibrate(job: JsonObject) -> JsonObject:
     """Calibrate a file as ``credibly calibrate`` does; write predictions and the fitted map."""
     from credibly.predictions import Layout
     from credibly.workflows import calibrate_file
 
     layout = Layout(**job["layout"], coding=job["coding"])
-    out = Path(job["out"])
     _check_size(job, layout)
     if job["method"] == "none":
-        return _as_it_is(job, layout, out)
+        return _as_it_is(job, layout)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         result = calibrate_file(
@@ -62,10 +65,8 @@ def calibrate(job: dict[str, Any]) -> dict[str, Any]:
             certain=job["certain"],
         )
     kept = result.predictions
-    kept = replace(kept, metadata={**kept.metadata, "source": Path(job["path"]).name})
-    out.mkdir(parents=True, exist_ok=True)
-    kept.write(out / "predictions.parquet")
-    result.probability_map.write(out / "map.json")
+    _write(kept, job)
+    result.pipeline.write(Path(job["out"]) / "map.json")
     diagrams = {
         name: {
             "confidence": _plain(each.confidence),
@@ -85,7 +86,7 @@ def calibrate(job: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _as_it_is(job: dict[str, Any], layout: Any, out: Path) -> dict[str, Any]:
+def _as_it_is(job: JsonObject, layout: Layout) -> JsonObject:
     """Write the predictions without fitting anything."""
     from credibly.predictions import Predictions
 
@@ -97,13 +98,19 @@ def _as_it_is(job: dict[str, Any], layout: Any, out: Path) -> dict[str, Any]:
         layout=layout,
         certain=job["certain"],
     )
-    found = replace(found, metadata={**found.metadata, "source": Path(job["path"]).name})
-    out.mkdir(parents=True, exist_ok=True)
-    found.write(out / "predictions.parquet")
+    _write(found, job)
     return {"rows": len(found), "labels": found.labels}
 
 
-def _check_size(job: dict[str, Any], layout: Any) -> None:
+def _write(found: Predictions, job: JsonObject) -> None:
+    """Write predictions that name the file of their owner."""
+    out = Path(job["out"])
+    out.mkdir(parents=True, exist_ok=True)
+    named = replace(found, metadata={**found.metadata, "source": Path(job["path"]).name})
+    named.write(out / "predictions.parquet")
+
+
+def _check_size(job: JsonObject, layout: Layout) -> None:
     """Refuse what would take the API's limits, before anything is computed."""
     from credibly.arrays import to_numpy
     from credibly.checks import InputError
@@ -137,7 +144,7 @@ def _plain(values: Any) -> list[float | None]:
     return [None if value != value else float(value) for value in values.tolist()]
 
 
-def answer(job: dict[str, Any]) -> dict[str, Any]:
+def answer(job: JsonObject) -> JsonObject:
     """Return what comes of a job; under ``error`` what is wrong with it."""
     from credibly.checks import InputError
 
@@ -146,11 +153,10 @@ def answer(job: dict[str, Any]) -> dict[str, Any]:
     except InputError as error:
         message = str(error)
     except MemoryError:
-        message = (
-            f"{job['path']} takes more memory than the {LIMITS.memory // 2**30} GB that it may."
-        )
+        limit = f"{LIMITS.memory // 2**30} GB"
+        message = f"{job['path']} needs more memory than the limit of {limit}."
     except OSError as error:
-        message = f"{job['path']} cannot be worked on; {error.strerror or type(error).__name__}."
+        message = f"{job['path']} cannot be read: {error.strerror or 'it is damaged'}."
     if "out" in job:
         shutil.rmtree(job["out"], ignore_errors=True)
     return {"error": message}

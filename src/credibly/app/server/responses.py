@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 from fastapi import Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 
-from credibly.app.rendering import environment, wanted
+from credibly.app.rendering import environment, plain, wanted
 from credibly.app.server.background import Busy
 from credibly.app.server.guard import below_root
 from credibly.app.store.address import kept, rule_words
@@ -106,6 +106,7 @@ def table_response(
     kind: str, name: str, columns: Sequence[str], rows: list[dict[str, Any]], **about: Any
 ) -> Response:
     """Return a table to download, as ``kind``: ``csv`` or ``json`` (with ``about`` beside it)."""
+    rows = plain(rows)
     if kind == "csv":
         headers = {"content-disposition": f'attachment; filename="{name}.csv"'}
         return Response(csv_text(columns, rows), media_type="text/csv", headers=headers)

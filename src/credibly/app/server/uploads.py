@@ -91,8 +91,8 @@ def read_form(content_type: str, body: bytes) -> Form:
         if isinstance(error, InputError):
             raise
         raise InputError(
-            "the body must be a complete form, multipart/form-data or URL-encoded; "
-            f"{str(error)[:200] or type(error).__name__}."
+            "the body must be a complete form, multipart/form-data or URL-encoded; this one "
+            "ends early or is damaged."
         ) from error
     return Form(fields, files)
 

@@ -668,9 +668,9 @@ if (cutForm) {
   slider.addEventListener("input", () => {
     const at = Number(slider.value);
     words.replaceChildren(
-      "At ", strong(at + " %"), " it finds ", strong(share(curve.found[at])), " of the labels, and ",
-      strong(share(curve.right[at])), " of what it returns is right: ",
-      Number(curve.size[at].toPrecision(3)).toString(), " labels per row, ",
-      curve.empty[at].toLocaleString("en"), " rows without any.");
+      "A threshold of ", strong(at + " %"), " finds ", strong(share(curve.found[at])), " of the labels, and ",
+      strong(share(curve.right[at])), " of what it returns is right. Labels per row: ",
+      Number(curve.size[at].toPrecision(3)).toString(), ". Rows without any label: ",
+      curve.empty[at].toLocaleString("en"), ".");
   });
 }

@@ -12,6 +12,7 @@ import numpy as np
 
 from credibly import metrics
 from credibly.app.statistics.labels import AtlasRow, label_atlas
+from credibly.arrays import to_numpy
 from credibly.metrics.calibration import ReliabilityDiagram
 from credibly.metrics.summaries import MIN_COUNT
 from credibly.predictions import Predictions
@@ -92,7 +93,7 @@ def verdict(predictions: Predictions, atlas: list[AtlasRow] | None = None) -> Ve
     flagged = _flagged_grade(len(too_high) + len(too_low), len(predictions.labels))
     precision = np.array([row.summary.average_precision for row in rows])
     if predictions.scores is not None:
-        precision = metrics.average_precision(predictions.scores, Targets(y))
+        precision = to_numpy(metrics.average_precision(predictions.scores, Targets(y)))
     sentences = (
         _at_a_level(p, y),
         overall,
@@ -138,7 +139,7 @@ def _at_a_level(p: Array, y: Array) -> str:
             )
     if int(known.sum()) < ENOUGH:
         return f"Only {int(known.sum())} labels are known: too few to say what 80 % means."
-    return "It is hardly ever undecided: too few probabilities lie between 5 % and 95 %."
+    return "Too few probabilities lie between 5 % and 95 % to say what 80 % means."
 
 
 def _overall(p: Array, y: Array, calibrated: bool) -> tuple[Grade, str]:
@@ -153,7 +154,9 @@ def _overall(p: Array, y: Array, calibrated: bool) -> tuple[Grade, str]:
     truth = Targets(y[:rows])
     chance = float(metrics.calibration_noise(p[:rows], truth, repeats=5, min_count=few))
     chance *= (rows / len(p)) ** 0.5  # noise falls with the root of the number of rows
-    off = f"Off by {100 * error:.1f} points on average; chance alone gives {100 * chance:.1f}."
+    off = (
+        f"It is off by {100 * error:.1f} points on average; chance alone gives {100 * chance:.1f}."
+    )
     if chance > _TELLING and error < 2 * chance:
         return "unknown", f"{off} There are too few rows to tell whether it is calibrated."
     if error < max(0.03, 1.3 * chance):
@@ -173,26 +176,26 @@ def _accuracy(each: Array, p: Array, y: Array) -> str:
     gain = (precision - chance) / max(1 - chance, 1e-9)
     word = "weak" if gain < 0.3 else "fair" if gain < 0.6 else "good"
     sentence = (
-        f"Its ranking is {word}: mAP is {100 * precision:.0f} %; a random order has "
+        f"Its ranking is {word}: mAP is {100 * precision:.0f} %; a random order gets "
         f"{100 * chance:.0f} %."
     )
     carries = (y >= 0.5).any(1)
     empty = float((p[carries] < 0.5).all(1).mean()) if carries.any() else 0.0
     if empty > 0.5:
         sentence += (
-            f" At a threshold of 50 %, {100 * empty:.0f} % of the rows with a label get none."
+            f" At a threshold of 50 %, {100 * empty:.0f} % of the rows with a label get no label."
         )
     return sentence
 
 
 def _labels(high: tuple[str, ...], low: tuple[str, ...]) -> str:
     if not high and not low:
-        return "No label is clearly overstated or understated."
+        return "No label has probabilities that are clearly too high or too low."
     parts = []
     if high:
-        parts.append(f"Overstated: {_listed(high)}.")
+        parts.append(f"Probabilities too high: {_listed(high)}.")
     if low:
-        parts.append(f"Understated: {_listed(low)}.")
+        parts.append(f"Probabilities too low: {_listed(low)}.")
     return " ".join(parts)
 
 
@@ -277,8 +280,8 @@ def _bias_words(row: AtlasRow) -> str:
 def _rank_words(row: AtlasRow) -> str:
     one = row.summary
     return (
-        f"badly ranked: average precision {one.average_precision:.2f} at a rate of "
-        f"{one.present_share:.2f}"
+        f"badly ranked: average precision is {100 * one.average_precision:.0f} %; a random order "
+        f"gets {100 * one.present_share:.0f} %"
     )
 
 
@@ -292,49 +295,41 @@ def _gain(row: AtlasRow) -> float:
 
 def next_steps(predictions: Predictions, path: str, wrong: int) -> list[NextStep]:
     """Return what to do next, with commands to copy; ``wrong`` labels are probably wrong."""
-    name = shlex.quote(path)
-    if predictions.targets is None or not (predictions.targets >= 0).any():
-        return [
-            NextStep(
-                "Add the truth to judge these predictions: a table of ids and labels.",
-                "/import",
-                "Import the truth",
-                f"credibly import {name} --truth truth.csv --out with-truth.parquet",
-            )
-        ]
-    steps = []
-    p, y = predictions.probabilities, predictions.targets
+    name, p, y = shlex.quote(path), predictions.probabilities, predictions.targets
+    if y is None or not (y >= 0).any():
+        why = "Add the truth to judge these predictions: a table of ids and labels."
+        command = f"credibly import {name} --truth truth.csv --out with-truth.parquet"
+        return [NextStep(why, "/import", "Import the truth", command)]
     error = metrics.calibration_error(p, Targets(y), "ace", min_count=MIN_COUNT)
-    if not predictions.metadata.get("calibrator") and error >= 0.03:
-        steps.append(
-            NextStep(
-                "The probabilities are not calibrated. Fit a map on a part of the rows.",
-                "/labels?sort=excess",
-                "See the labels that are off",
-                f"credibly calibrate {name} --out calibrated.parquet",
-            )
-        )
-    if wrong:
-        are = "label is" if wrong == 1 else "labels are"
-        steps.append(
-            NextStep(
-                f"{wrong:,} {are} probably wrong. Review {'it' if wrong == 1 else 'them'}.",
-                "/explore?kind=probably-wrong",
-                "Review",
-                f"credibly review {name} --out queue.csv",
-            )
-        )
     size = max(float(np.where(y >= 0, y, 0).sum(1, dtype=np.float64).mean()), 0.1)
-    steps.append(
-        NextStep(
-            "Choose from which probability on a label counts.",
-            "/decide",
-            "Choose a rule",
+    are, them = ("label is", "it") if wrong == 1 else ("labels are", "them")
+    steps = (
+        (
+            error >= 0.03 and not predictions.metadata.get("calibrator"),
+            "The probabilities are not calibrated. Calibrate them on a part of the rows.",
+            ("/labels?sort=excess", "See the labels that are off"),
+            f"credibly calibrate {name} --out calibrated.parquet",
+        ),
+        (
+            wrong > 0,
+            f"{wrong:,} {are} probably wrong. Review {them}.",
+            ("/explore?kind=probably-wrong", "Review"),
+            f"credibly review {name} --out queue.csv",
+        ),
+        (
+            True,
+            "Choose how a probability becomes a decision.",
+            ("/decide", "Choose a rule"),
             f"credibly sets {name} --average-size {size:.2g} --out sets.csv",
-        )
+        ),
+        (
+            True,
+            "Share what you see here as one HTML file.",
+            ("", ""),
+            f"credibly report {name} --out report.html",
+        ),
     )
-    share = f"credibly report {name} --out report.html"
-    return [*steps, NextStep("Share what you see here as one HTML file.", "", "", share)]
+    return [NextStep(why, *page, command) for needed, why, page, command in steps if needed]
 
 
 SMALL_MULTIPLES = 24
@@ -565,4 +560,4 @@ def _exact(p: Array, y: Array) -> Fact:
     judged = known.any(1)
     right = (((p >= 0.5) == (y >= 0.5)) | ~known).all(1)[judged]
     share = float(right.mean()) if right.size else 0.0
-    return Fact(f"{100 * share:.0f} %", "of rows have every label right at 50 %")
+    return Fact(f"{100 * share:.0f} %", "of rows have every label right at a threshold of 50 %")

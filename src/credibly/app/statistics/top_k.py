@@ -85,11 +85,11 @@ class TopLook:
         """Return in words what the predictions are worth."""
         seen = int((self.held > 0).sum())
         found = [
-            f"{self.num_rows:,} rows hold their {self.k} most probable labels; {seen:,} of "
-            f"{len(self.names):,} labels are held somewhere. Nothing is known about the others."
+            f"Each of {self.num_rows:,} rows lists its {self.k} most probable labels. {seen:,} of "
+            f"{len(self.names):,} labels are listed in some row; nothing is known of the others."
         ]
         if not self.has_truth:
-            return [*found, "The truth is not known, so nothing can be measured."]
+            return [*found, "The file has no truth, so nothing can be measured."]
         expected, real, known = self.expected.sum(), self.hits.sum(), self.known.sum()
         far = "more" if expected > real else "fewer"
         share = abs(expected - real) / max(real, 1)
@@ -97,8 +97,8 @@ class TopLook:
         return [
             *found,
             f"The most probable label is right in {self.precision[0]:.1%} of the rows; the "
-            f"{self.k} labels held contain {self.recall[-1]:.1%} of a row's labels on average.",
-            f"Among {known:,.0f} labels held, the probabilities expect {expected:,.0f} to be "
+            f"{self.k} listed labels contain {self.recall[-1]:.1%} of a row's labels on average.",
+            f"Of {known:,.0f} listed labels, the probabilities expect {expected:,.0f} to be "
             f"right, {bias} ({real:,.0f}).",
         ]
 
@@ -141,7 +141,7 @@ def top_first_look(found: TopLook) -> FirstLook:
         for value, words in (
             (float(found.precision[0]), "of the most probable labels are right"),
             (recall, f"of a row's labels are among its {k} most probable"),
-            (precision, f"of the {k} labels held are right"),
+            (precision, f"of the {k} listed labels are right"),
         )
     ]
     shown = [found.row(int(number)) for number in found.by_surprise()[:SMALL_MULTIPLES]]

@@ -43,7 +43,7 @@ ENTRY_KINDS: dict[EntryKind, tuple[str, str]] = {
     "missed": ("Missed", "are marked present, but not returned"),
     "false-alarm": ("False alarms", "are marked absent, but returned"),
     "hit": ("Right", "are marked present and returned"),
-    "borderline": ("Borderline", "by distance from the threshold, the nearest first"),
+    "borderline": ("Borderline", "in all, those closest to the threshold first"),
     "not-annotated": ("Not annotated", "are not annotated, but returned"),
     "disagreement": ("Files disagree", "are returned by only one of the two files"),
 }
@@ -97,6 +97,11 @@ class EntryQuery(FileQuery):
     top: int = Field(24, ge=1, le=200)
     start: int = Field(0, ge=0, le=MOST_ENTRIES)
     against: int | None = Field(None, ge=0, le=99)
+
+    @property
+    def between(self) -> tuple[float, float] | None:
+        """Return the range that probabilities must lie in; None for any."""
+        return None if (self.low, self.high) == (0, 1) else (self.low, self.high)
 
     @property
     def compared_with(self) -> int:
@@ -251,7 +256,9 @@ def _cost_rule(usual: Cost, own: str, labels: list[str]) -> Rule:
         return Rule(usual, f"the lowest cost, if {_cost_words(usual)}", costs, low, high)
     thresholds = {name: cost.bounds[1] for name, cost in costs.items() if name}
     decision = Threshold(thresholds, usual.bounds[1], labels)
-    own_words = f"{len(thresholds)} {'labels have' if len(thresholds) > 1 else 'label has'} its own"
+    own_words = (
+        f"{len(thresholds)} {'labels have' if len(thresholds) > 1 else 'label has'} own costs"
+    )
     words = f"the lowest cost, if {_cost_words(usual)}; {own_words}"
     return Rule(decision, words, costs, low, high)
 
@@ -289,16 +296,16 @@ def rule_words(query: Mapping[str, str]) -> str:
         ('threshold 50 %', '2 labels per row', 'a miss costs 5 times a false alarm')
     """
     try:
-        if query.get("miss"):
-            ratio = float(query["miss"]) / float(query.get("false_alarm") or 1)
-            return f"a miss costs {ratio:.3g} times a false alarm"
-        if query.get("recall"):
-            return f"finds {100 * float(query['recall']):.3g} % of the labels"
-        if query.get("average_size"):
-            return _per_row(float(query["average_size"]))
-        return f"threshold {100 * float(query.get('threshold') or 0.5):.3g} %"
-    except (ValueError, ZeroDivisionError):
+        asked = FileQuery.model_validate({name: query[name] for name in RULE if name in query})
+    except ValidationError:
         return "choose a rule"
+    if asked.miss is not None:
+        return f"a miss costs {asked.miss / asked.false_alarm:.3g} times a false alarm"
+    if asked.recall is not None:
+        return f"finds {100 * asked.recall:.3g} % of the labels"
+    if asked.average_size is not None:
+        return _per_row(asked.average_size)
+    return f"threshold {100 * (0.5 if asked.threshold is None else asked.threshold):.3g} %"
 
 
 def _per_row(size: float) -> str:

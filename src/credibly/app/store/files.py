@@ -49,13 +49,15 @@ from credibly.notebook import counted
 from credibly.pipeline import Pipeline
 from credibly.predictions import Predictions
 from credibly.predictions.dataset import identity
-from credibly.retrieve import Answer, Index, Joint, Query
+from credibly.retrieve import Index, Joint, Query
+from credibly.retrieve.answer import Answer
+from credibly.retrieve.index import within
 from credibly.retrieve.joint.pairs import Together, seen_together
 from credibly.retrieve.query import folded
 from credibly.review.issues import fit_noise
 from credibly.review.noise_model import NoiseModel
 from credibly.targets import Targets
-from credibly.types import Array
+from credibly.types import Array, JsonObject
 
 SAMPLE = 50_000  # rows that budgets are worked out on; more would not move them visibly
 SAMPLE_CELLS = 2**26  # and their probabilities: 256 MB, the truth beside them a quarter of it
@@ -86,7 +88,7 @@ class LabelReport:
         groups: rows to look at, by what they have in common.
     """
 
-    about: dict[str, Any]
+    about: JsonObject
     reliability: ReliabilityDiagram | None
     curve: ThresholdCurve | None
     groups: dict[str, list[RowOfLabel]]
@@ -165,6 +167,17 @@ class ServedFile(ABC):
     @abstractmethod
     def label_report(self, label: str) -> LabelReport: ...
 
+    @cached_property
+    @abstractmethod
+    def highest(self) -> Array:
+        """The probability of each row's most probable label."""
+
+    def places(self, between: tuple[float, float] | None) -> Array:
+        """Return where the rows lie whose most probable label is in a range; all without one."""
+        if between is None:
+            return np.arange(self.scan.num_rows)
+        return np.flatnonzero(within(self.highest, between))
+
 
 class ServedPredictions(ServedFile):
     """A file with a column per label. What is slow is worked out once, when first asked for."""
@@ -224,6 +237,17 @@ class ServedPredictions(ServedFile):
             self._sampled.wait()
         return self._waited_sample()
 
+    def known(self, label: str = "") -> tuple[Array, Array | None]:
+        """Return probabilities and truth of the sample, of one label or all; None without truth."""
+        rows, truth = self.sample, None
+        which = slice(None)
+        if label:
+            place = self.column_of(label)
+            which = slice(place, place + 1)
+        if self.has_truth and rows.targets is not None:
+            truth = rows.targets[:, which]
+        return rows.probabilities[:, which], truth
+
     @cached_property
     def noise(self) -> NoiseModel:
         """Return how often the truth is wrong."""
@@ -236,7 +260,7 @@ class ServedPredictions(ServedFile):
     def release(self) -> None:
         """Forget the rows; they are read again when they are asked for."""
         with self._lock, self._linking, self._sampling:
-            for name in ("_index", "_sample", "_uncalibrated"):
+            for name in ("_index", "_sample", "_uncalibrated", "highest"):
                 vars(self).pop(name, None)
             self._sampled = Pending(self._waited_sample, self._sampled.what)
 
@@ -291,9 +315,8 @@ class ServedPredictions(ServedFile):
         """Return one row by its id."""
         return item_at(self.index, self.place(id), rule)
 
-    def ids(self, start: int, count: int) -> list[str]:
-        """Return the ids of some rows, in the order of the file."""
-        places = np.arange(start, min(start + count, len(self.index)))
+    def ids(self, places: Array) -> list[str]:
+        """Return the ids of some rows."""
         return list(map(str, self.index.ids(places)))
 
     def neighbours(self, id: str) -> list[Neighbour]:
@@ -321,7 +344,7 @@ class ServedPredictions(ServedFile):
         """Return where a row lies in the index."""
         place = self.index.place(id)
         if place is None:
-            raise InputError(f"{self.name} has no row with the id {id!r}.")
+            raise InputError(f"there is no row with the id {id!r} in {self.name}.")
         return place
 
     def _waited_atlas(self) -> list[AtlasRow]:
@@ -348,8 +371,12 @@ class ServedPredictions(ServedFile):
             total += 0 if y is None else int(self.noise.probably_wrong(p, y).sum())
         return total
 
-    def search(self, query: str, top: int) -> Answer:
-        return self.index.search(query, top=top, joint=self.joint)
+    def search(self, query: str, top: int, between: tuple[float, float] | None = None) -> Answer:
+        return self.index.search(query, top=top, joint=self.joint, between=between)
+
+    @cached_property
+    def highest(self) -> Array:
+        return self.index.column_block(0, len(self.labels))[0].max(0)
 
     def column(self, label: str) -> tuple[Array, Array | None]:
         return self.scan.column(label)
@@ -358,7 +385,7 @@ class ServedPredictions(ServedFile):
     def label_report(self, label: str) -> LabelReport:
         """Return statistics of one label, its reliability and its most confident mistakes."""
         p, y = self.column(self.check(label))
-        about: dict[str, Any] = {
+        about: JsonObject = {
             "label": label,
             "rows": len(p),
             "expected": float(p.sum(dtype=np.float64)),
@@ -403,12 +430,10 @@ class ServedPredictions(ServedFile):
     @remembered
     def together(self, query: Query) -> list[Together]:
         """Return the labels most probable where the query holds, on a part of the sample."""
-        rows = self.sample
+        p, y = self.known()
         few = slice(None, max(1000, TOGETHER_CELLS // len(self.labels)))
-        truth = rows.targets[few] if self.has_truth and rows.targets is not None else None
-        listed = seen_together(
-            query, rows.probabilities[few], self.labels, joint=self.joint, targets=truth
-        )
+        truth = None if y is None else y[few]
+        listed = seen_together(query, p[few], self.labels, joint=self.joint, targets=truth)
         return listed[:TOGETHER]
 
     def decision(self, average_size: float, labels: Sequence[str]) -> AverageSize:
@@ -428,37 +453,32 @@ class ServedPredictions(ServedFile):
 
     @remembered
     def recall(self, level: float) -> Recall:
-        rows = self.sample
-        if rows.targets is None or not self.has_truth:
+        p, y = self.known()
+        if y is None:
             raise InputError(f"a guarantee needs rows with known truth; {self.name} has none.")
-        return Recall(level, ("probability", 0.1)).fit(rows.probabilities, Targets(rows.targets))
+        return Recall(level, ("probability", 0.1)).fit(p, Targets(y))
 
     @remembered
     def curve(self, label: str) -> ThresholdCurve | None:
         """Return what one threshold finds and how often it is right, for one label or all."""
-        rows = self.sample
-        if rows.targets is None or not self.has_truth:
-            return None
-        place = self.column_of(label) if label else 0
-        which = slice(place, place + 1) if label else slice(None)
-        return threshold_curve(rows.probabilities[:, which], rows.targets[:, which])
+        p, y = self.known(label)
+        return None if y is None else threshold_curve(p, y)
 
     @remembered
     def confusions(self, label: str, limits: tuple[float, ...]) -> dict[str, list[Confusion]]:
         """Return which labels a label is confused with on the sample, if each has a threshold."""
-        rows = self.sample
-        if rows.targets is None or not self.has_truth:
+        p, y = self.known()
+        if y is None:
             return {}
-        returned = rows.probabilities >= np.array(limits, dtype=rows.probabilities.dtype)
-        return confusions(self.labels, self.column_of(label), returned, rows.targets)
+        returned = p >= np.array(limits, dtype=p.dtype)
+        return confusions(self.labels, self.column_of(label), returned, y)
 
     def limits(self, thresholds: Array) -> list[tuple[str, float, float, float]]:
         """Return the first labels with their threshold, and what it finds and how often rightly."""
-        rows, count = self.sample, len(thresholds)
+        (p, y), count = self.known(), len(thresholds)
         found = right = np.full(count, np.nan)
-        if self.has_truth and rows.targets is not None:
-            sets = rows.probabilities[:, :count] >= thresholds.astype(rows.probabilities.dtype)
-            truth = rows.targets[:, :count]
+        if y is not None:
+            sets, truth = p[:, :count] >= thresholds.astype(p.dtype), y[:, :count]
             hits = (sets & (truth == 1)).sum(0)
             with np.errstate(invalid="ignore"):
                 found, right = hits / (truth == 1).sum(0), hits / (sets & (truth >= 0)).sum(0)
@@ -478,11 +498,9 @@ class ServedPredictions(ServedFile):
     @remembered
     def threshold_counts(self, label: str) -> ThresholdCounts:
         """Return entries with known truth by probability, of one label or all, on the sample."""
-        rows = self.sample
-        assert rows.targets is not None, "only files with truth are counted"
-        place = self.column_of(label) if label else 0
-        which = slice(place, place + 1) if label else slice(None)
-        return threshold_counts(rows.probabilities[:, which], rows.targets[:, which])
+        p, y = self.known(label)
+        assert y is not None, "only files with truth are counted"
+        return threshold_counts(p, y)
 
     @remembered
     def outcome(self, label: str, prices: tuple[Prices, ...]) -> Outcome:
@@ -492,18 +510,15 @@ class ServedPredictions(ServedFile):
             label: its name; empty for all.
             prices: of single labels by name, and under the empty name of all others.
         """
-        rows = self.sample
-        assert rows.targets is not None, "only files with truth are counted"
+        p, y = self.known(label)
+        assert y is not None, "only files with truth are counted"
         usual = next(each[1:] for each in prices if not each[0])
         columns = np.tile(np.array(usual)[:, None], len(self.labels))
         for name, *own in prices:
             if name in self._columns:  # another file may lack the label
                 columns[:, self._columns[name]] = own
-        which = slice(None)
-        if label:
-            which = slice(self._columns[label], self._columns[label] + 1)
-        costs = EntryCosts(*columns[:, which])
-        return outcome(rows.probabilities[:, which], rows.targets[:, which], costs)
+        which = [self.column_of(label)] if label else slice(None)
+        return outcome(p, y, EntryCosts(*columns[:, which]))
 
     def sets_of(self, by: str, size: float | None, threshold: float | None) -> SetSizes | None:
         """Return the sizes of sets by an average size or by a threshold; None for costs."""
@@ -513,16 +528,12 @@ class ServedPredictions(ServedFile):
 
     @remembered
     def _at_least(self, threshold: float) -> SetSizes:
-        rows = self.sample
-        decision = Threshold(threshold)
-        return budget(decision, rows.probabilities, rows.targets if self.has_truth else None)
+        return budget(Threshold(threshold), *self.known())
 
     @remembered
     def budget(self, average_size: float) -> SetSizes:
         """Return label sets for an average size, on the sample."""
-        rows = self.sample
-        decision = self._fitted(average_size, tuple(self.labels))
-        return budget(decision, rows.probabilities, rows.targets if self.has_truth else None)
+        return budget(self._fitted(average_size, tuple(self.labels)), *self.known())
 
 
 def _first(mask: Array, key: Array, count: int = SHOWN) -> Array:

@@ -19,7 +19,7 @@ from credibly.data.table_files import records_table
 from credibly.decide.base import Decision
 from credibly.notebook import counted
 from credibly.pipeline import Pipeline
-from credibly.types import Array
+from credibly.types import Array, JsonObject
 from credibly.untrusted.arrays import parse_array
 
 _SEPARATORS = re.compile(r"[\s,;]+")
@@ -55,7 +55,7 @@ def parse_features(
     if ending == ".npy" or content.startswith(b"\x93NUMPY"):
         array = parse_array(content, where)
         if array.dtype.kind not in "buif":
-            raise InputError(f"{where} must hold numbers; got an array of {array.dtype}.")
+            raise InputError(f"{where} must hold numbers; this array holds none.")
         rows = _checked(array[None] if array.ndim == 1 else array, where)
     else:
         rows, note = _parse_text(content, ending, where, wanted)
@@ -151,7 +151,7 @@ def _named(rows: list[Any], where: str, wanted: Preparation) -> tuple[Columns, l
     ignored: dict[str, None] = {}
     for number, row in enumerate(rows):
         if not isinstance(row, dict):
-            raise InputError(f"{where} must be objects of names and values; row {number} is none.")
+            raise InputError(f"{where} must be objects of names and values; row {number} is not.")
         _, extra = match_columns(list(row), wanted.names, f"row {number} of {where}")
         ignored.update(dict.fromkeys(extra))
     _check_size(sum(map(len, rows)))
@@ -284,7 +284,7 @@ class ServedModel:
 
     def predict_texts(
         self, texts: list[list[str]], decide: Callable[[], Decision | None]
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         """Return probabilities and sets for texts, each row a list of its columns."""
         if not self.text_columns:
             raise InputError(f"this model takes {self.run.data['kind']}, not texts.")
@@ -304,13 +304,13 @@ class ServedModel:
 
     def predict_rows(
         self, rows: Array | Columns, decide: Callable[[], Decision | None]
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         """Return probabilities and sets for rows of features or of pixels."""
         if not isinstance(rows, Columns):
             _check_size(*rows.shape)
         return self._predicted(rows, decide)
 
-    def _predicted(self, rows: Any, decide: Callable[[], Decision | None]) -> dict[str, Any]:
+    def _predicted(self, rows: Any, decide: Callable[[], Decision | None]) -> JsonObject:
         predictions = self.run.predict(rows)
         decision = decide() or self.run.pipeline.rule
         return _answer(predictions.labels, predictions.probabilities, decision)
@@ -321,7 +321,7 @@ def map_scores(
     labels: list[str] | None,
     found: object,
     decide: Callable[[], Decision | None],
-) -> dict[str, Any]:
+) -> JsonObject:
     """Return probabilities and sets for scores, by a saved pipeline.
 
     Args:
@@ -353,7 +353,7 @@ def map_scores(
     return _answer(names, probabilities, decide() or pipeline.rule)
 
 
-def _answer(labels: list[str], probabilities: Array, decision: Decision) -> dict[str, Any]:
+def _answer(labels: list[str], probabilities: Array, decision: Decision) -> JsonObject:
     sets = decision.predict(probabilities)
     return {
         "labels": labels,

@@ -85,7 +85,7 @@ class Item:
             return self.labels
         head = self.labels[:SHOWN_LABELS]
         rest = [e for e in self.labels[SHOWN_LABELS:] if e.truth == 1 or e.chosen]
-        return head + rest[: 3 * SHOWN_LABELS]
+        return head + rest[: SHOWN_LABELS // 2]
 
     @property
     def changes(self) -> list[LabelOfRow]:

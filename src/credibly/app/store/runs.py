@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
-from typing import Any
 
 from credibly.app.store.store import Served
 from credibly.checks import InputError
@@ -17,6 +16,7 @@ from credibly.notebook import counted
 from credibly.predictions import Predictions
 from credibly.train import read_log
 from credibly.train.run_folder import is_run, read_config
+from credibly.types import JsonObject
 
 PREDICTIONS = "predictions.parquet"
 MOST_RUNS = 100
@@ -45,8 +45,8 @@ class RunState:
     name: str
     path: Path
     file: int | None
-    about: dict[str, Any] = field(default_factory=dict)
-    epochs: list[dict[str, Any]] = field(default_factory=list)
+    about: JsonObject = field(default_factory=dict)
+    epochs: list[JsonObject] = field(default_factory=list)
     finished: bool = True
     problem: str = ""
 
@@ -62,7 +62,7 @@ class RunState:
             return f"finished, {counted(done, 'epoch')}" if done else "finished"
         return f"not finished, epoch {done} of {of}" if of else f"not finished, epoch {done}"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return plain values."""
         return {
             "name": self.name,
@@ -162,7 +162,7 @@ class Runs:
         self._files = files
         self._open = open_file
         self._numbers: dict[Path, int] = {}
-        self._logs: dict[Path, tuple[tuple[int, int], list[dict[str, Any]]]] = {}
+        self._logs: dict[Path, tuple[tuple[int, int], list[JsonObject]]] = {}
         self._lock = Lock()
         self._listed: tuple[float, list[RunState]] = (-SECONDS, [])
         for folder in self.folders:
@@ -197,8 +197,8 @@ class Runs:
         return [self._state(each) for each in found[:MOST_RUNS]]
 
     def _state(self, found: _Found) -> RunState:
-        about: dict[str, Any] = {}
-        epochs: list[dict[str, Any]] = []
+        about: JsonObject = {}
+        epochs: list[JsonObject] = []
         number, finished, problems = None, True, []
         try:
             if is_run(found.path):
@@ -222,7 +222,7 @@ class Runs:
             self._numbers[path] = len(self._files) - 1
         return self._numbers[path]
 
-    def _epochs(self, path: Path) -> list[dict[str, Any]]:
+    def _epochs(self, path: Path) -> list[JsonObject]:
         """Return the epochs so far; the log is read again when it has changed."""
         try:
             status = path.stat()
@@ -234,5 +234,5 @@ class Runs:
         return self._logs[path][1]
 
 
-def _about(settings: dict[str, Any]) -> dict[str, Any]:
+def _about(settings: JsonObject) -> JsonObject:
     return {key: settings[key] for key in ("loss", "model", "epochs", "seed") if key in settings}

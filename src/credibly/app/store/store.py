@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from threading import Lock
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
@@ -15,8 +15,9 @@ from credibly.app.store.files import BLOCK_CELLS, ServedPredictions
 from credibly.app.store.top_k import ServedTop
 from credibly.checks import InputError
 from credibly.retrieve import Index, parse
+from credibly.retrieve.index import within
 from credibly.review.noise_model import NoiseModel, log_odds
-from credibly.types import Array
+from credibly.types import Array, JsonObject
 
 VIEWS = 32  # views remembered, each at most 160 kB
 MOST_BYTES = 2 * 2**30  # of files in memory, as far as there are more than two
@@ -43,7 +44,7 @@ class Entry:
     threshold: float
     other: float | None = None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return plain values, in the order of the columns of a table."""
         return asdict(self)
 
@@ -115,8 +116,8 @@ class Store:
         before = chosen.uncalibrated
         if before is None:
             raise InputError(
-                f"{chosen.name} does not hold scores and a calibrator, so there is no state before "
-                "calibration to show."
+                f"{chosen.name} does not hold scores and a calibrator, so its probabilities before "
+                "calibration are unknown."
             )
         return before
 
@@ -125,8 +126,8 @@ class Store:
         chosen = self.any(number, raw)
         if isinstance(chosen, ServedTop):
             raise InputError(
-                f"this needs a probability for every label and row; {chosen.name} holds the most "
-                "probable labels of each row. Overview, search, labels and rows are there."
+                f"this page needs a probability for every label and row; {chosen.name} lists only "
+                "the most probable labels of each row. Use Overview, Explore or Labels instead."
             )
         return chosen
 
@@ -257,7 +258,7 @@ def find_entries(
             elsewhere = None if other is None else other.columns(index.labels[first:last])
             limits = rule.accept_from[first:last, None]
             mask, key = _matching(asked.kind, p, y, limits, elsewhere, noise)
-            mask &= (p >= asked.low) & (p <= asked.high)
+            mask &= within(p, (asked.low, asked.high))
             if asked.truth != "any":
                 mask &= _annotated(p, y, -1) == (asked.truth == "unknown")
             if rows is not None:

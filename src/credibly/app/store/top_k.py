@@ -20,10 +20,12 @@ from credibly.app.store.files import SHOWN, LabelReport, RowOfLabel, ServedFile
 from credibly.app.store.rows import Item, LabelOfRow, Neighbour
 from credibly.checks import InputError
 from credibly.predictions import Predictions
-from credibly.retrieve import Answer, Query, search
+from credibly.retrieve import Query, parse, probability, search
+from credibly.retrieve.answer import Answer
+from credibly.retrieve.index import within
 from credibly.retrieve.joint.pairs import Together
 from credibly.targets import Targets
-from credibly.types import Array
+from credibly.types import Array, JsonObject
 
 
 class ServedTop(ServedFile):
@@ -77,9 +79,18 @@ class ServedTop(ServedFile):
     def _first_look(self) -> FirstLook:
         return top_first_look(self.summary)
 
-    def search(self, query: str, top: int) -> Answer:
+    def search(self, query: str, top: int, between: tuple[float, float] | None = None) -> Answer:
         """Return the most probable rows for a query; a label that a row does not hold is absent."""
-        return search(self.rows, query, top=top)
+        rows = self.rows
+        if between is not None:
+            asked = parse(query, self.labels)
+            few = rows.select(asked.labels)
+            rows = rows[within(probability(asked, few.probabilities, asked.labels), between)]
+        return search(rows, query, top=top)
+
+    @cached_property
+    def highest(self) -> Array:
+        return self.rows.probabilities.max(1)
 
     def together(self, query: Query) -> list[Together]:
         """Return nothing: most probabilities are not known."""
@@ -89,9 +100,9 @@ class ServedTop(ServedFile):
         """Return nothing: most probabilities are not known."""
         return {}
 
-    def ids(self, start: int, count: int) -> list[str]:
-        """Return the ids of some rows, in the order of the file."""
-        return list(map(str, self.rows.ids[start : start + count]))
+    def ids(self, places: Array) -> list[str]:
+        """Return the ids of some rows."""
+        return list(map(str, self.rows.ids[places]))
 
     def neighbours(self, id: str) -> list[Neighbour]:
         """Return nothing: most probabilities are not known."""
@@ -128,7 +139,7 @@ class ServedTop(ServedFile):
             for name in ("held", "known", "hits", "present")
         )
         expected = float(self.summary.expected[number])
-        about: dict[str, Any] = {"label": label, "rows": held, "expected": expected}
+        about: JsonObject = {"label": label, "rows": held, "expected": expected}
         if rows.targets is None or rows.all_targets is None or not self.summary.has_truth:
             few = [RowOfLabel(str(rows.ids[where[i]]), float(values[i])) for i in best[:SHOWN]]
             return LabelReport(about, None, None, {"most probable": few})
@@ -154,7 +165,7 @@ class ServedTop(ServedFile):
         rows = self.rows
         found = np.flatnonzero(rows.ids == id)
         if not len(found):
-            raise InputError(f"{self.name} has no row with the id {id[:200]!r}.")
+            raise InputError(f"there is no row with the id {id[:200]!r} in {self.name}.")
         row = int(found[0])
         held = rows.held[row]
         numbers, values = (

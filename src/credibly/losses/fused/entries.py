@@ -1,6 +1,7 @@
 """One compiled loop for all losses of single entries: value and gradient in one pass.
 
-A loss gives a scalar function ``entry(score, present, numbers) → (value, slope)`` and its numbers.
+A loss provides a scalar function ``entry(score, present, numbers) → (value, slope)`` and its
+numbers.
 
 For BCE and SPA each partial loss is a softplus of a shifted score. For asymmetric and focal loss
 both partial losses are −t^γ log(1 − t) of one quantity: with x = −v for a present label and x = v
@@ -59,8 +60,8 @@ def entry_loop(entry: Callable[..., Any]) -> Callable[..., float]:
     """Return a compiled loop for a scalar function of one score.
 
     Args:
-        entry: ``entry(score, present, numbers)``, compiled with ``EXACT``. ``present`` says which
-            partial loss is asked for, and ``numbers`` are a tuple in the type of the score.
+        entry: ``entry(score, present, numbers)``, compiled with ``EXACT``. ``present`` selects
+            the partial loss, and ``numbers`` are a tuple in the type of the score.
     """
 
     @njit(**INNER)
@@ -157,8 +158,8 @@ def asymmetric_loop(
 ) -> tuple[Callable[..., float], tuple[float, ...]]:
     """Return the loop for these exponents, and its numbers.
 
-    Whole exponents up to 4 are a polynomial with one coefficient 1. ``follow`` says whether the
-    weights t^γ are followed by the gradient; they are constants otherwise.
+    Integer exponents up to 4 become a polynomial with one coefficient 1. If ``follow`` is False,
+    the weights t^γ are constants for the gradient.
     """
     gammas = (gamma_pos, gamma_neg)
     if all(gamma <= _HIGHEST_WHOLE and gamma == math.floor(gamma) for gamma in gammas):
@@ -192,10 +193,10 @@ def _parts(v, present, margin):
     rest = c + cut
     rest = tiny if rest < tiny else rest
     inverse = one / rest
-    # 1 − t was rounded; where it is near 1 the lost part is most of log(1 − t).
+    # 1 − t is rounded; if it is near 1, the lost part is most of log(1 − t).
     lost = (t - (one - rest)) * inverse if rest > half else zero
     loss = lost - log_positive(rest)
-    # Without a margin L is x itself beyond 80, where the smallest number stood in for 1 − t.
+    # Without a margin, L is x itself beyond 80, where the smallest number replaces 1 − t.
     far = as_type(80.0, v) if cut == zero else as_type(math.inf, v)
     loss = x if x > far else loss
     return s, c, t, loss, c * inverse if cut > zero else one
@@ -222,7 +223,7 @@ def _general_entry(v, present, n):
     above = one if t > zero else zero
     inside = t if t > zero else one
     power = above * exp_nonpositive(gamma * log_positive(inside))
-    weight = power + (t - t)  # NaN stays NaN
+    weight = power + (t - t)  # NaN remains NaN
     slope = s * (n[3] * gamma * power / inside * c * loss + weight * ratio)
     return weight * loss, -slope if present else slope
 

@@ -31,7 +31,7 @@ _torch_everywhere = False
 
 @contextmanager
 def force_torch() -> Iterator[None]:
-    """Inside, CPU tensors take the formulas too: what a GPU runs, to test and to time.
+    """Use the formulas for CPU tensors too, as on a GPU, in tests and timings.
 
     Example:
         >>> from credibly.losses import SPA
@@ -49,23 +49,23 @@ def force_torch() -> Iterator[None]:
 
 
 class FusedForm(ABC):
-    """A scalar loss in two equal forms; calling it takes the right one.
+    """A scalar loss in two equal forms. Calling it selects the form.
 
     ``on_cpu`` is a compiled loop for CPU tensors. ``plain`` is the formula, differentiable any
-    number of times: for other devices, gradients of targets, ``torch.compile``, ``torch.func`` and
-    the meta device.
+    number of times. It is used on other devices, for gradients of targets, in ``torch.compile`` and
+    ``torch.func``, and on the meta device.
     """
 
     @abstractmethod
     def on_cpu(self, scores: Tensor, targets: Tensor, needs_grad: bool) -> ValueAndGradient:
-        """Return value and gradient by a loop. Targets may hold any coding of unknown."""
+        """Return value and gradient by a loop. Targets may use any coding of unknown."""
 
     @abstractmethod
     def plain(self, scores: Tensor, targets: Tensor) -> Tensor:
-        """Return the value by the formula. Targets may hold any coding of unknown."""
+        """Return the value by the formula. Targets may use any coding of unknown."""
 
     def __call__(self, scores: Scores, targets: Tensor) -> Tensor:
-        """Return the loss; its gradient is handed over in ``backward``."""
+        """Return the loss. Its gradient is stored for ``backward``."""
         if targets.requires_grad or not takes_loops(scores) or not checks.can_read_values(scores):
             return self.plain(scores, targets)
         if scores.requires_grad and torch.is_grad_enabled():
@@ -78,7 +78,7 @@ class FusedForm(ABC):
         """Return value and gradient by the form for the device of ``scores``."""
         if not takes_loops(scores):
             return by_autograd(self.plain, scores, targets, needs_grad)
-        if not targets.is_cpu:  # a loop would read memory that is not there
+        if not targets.is_cpu:  # a loop would read invalid memory
             raise checks.InputError(
                 f"`targets` must be on the device of the scores, cpu; got {targets.device}. "
                 "Move them with `targets.to(scores.device)`."
@@ -98,7 +98,7 @@ def by_autograd(
 
 
 class _Fused(torch.autograd.Function):
-    """Three ways back: hand over, recompute (retained graph), differentiate (double backward)."""
+    """Backward in three ways: stored gradient, recomputed (retained graph), double backward."""
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, targets: Tensor, form: FusedForm) -> Tensor:
@@ -115,17 +115,17 @@ class _Fused(torch.autograd.Function):
             (gradient,) = torch.autograd.grad(value, scores, create_graph=True)
             return gradient * outer[0], None, None
         gradient, ctx.gradient = ctx.gradient, None
-        if gradient is None:  # handed over in an earlier backward
+        if gradient is None:  # used by an earlier backward
             scores, targets = ctx.saved_tensors
             gradient = ctx.form.value_and_gradient(scores.detach(), targets, True)[1]
-        # Reading the factor would stall a GPU; on the CPU it saves a pass over the gradient.
+        # Reading the factor would stall a GPU. On the CPU, it saves a pass over the gradient.
         if not (outer[0].is_cpu and outer[0].item() == 1.0):
             gradient.mul_(outer[0])
         return gradient, None, None
 
 
-# `Function.apply` without its look for functorch, which `can_read_values` has ruled out: a tenth of
-# the step of a small batch.
+# `Function.apply` without its check for functorch, which `can_read_values` has excluded. The check
+# takes a tenth of the step of a small batch.
 _apply: Any = super(torch.autograd.Function, _Fused).apply  # pyright: ignore
 
 ZEROS = {torch.float32: np.float32(0), torch.float64: np.float64(0)}
@@ -166,9 +166,9 @@ def run_loop(
 
 # Access to tensors -------------------------------------------------------------------------------
 #
-# Loops take tensors by address. Converting three small tensors to numpy takes longer than the loss
-# of a small batch, and views that own no memory need no reference counts when they are sliced. Sums
-# are in the precision of the scores inside a chunk and in float64 across chunks.
+# Loops access tensors by address. Converting three small tensors to numpy takes longer than the
+# loss of a small batch, and views that own no memory need no reference counts when they are sliced.
+# Sums use the precision of the scores inside a chunk, and float64 across chunks.
 
 CHUNK = 512
 

@@ -1,7 +1,7 @@
 """Label pairs of a row: Σ y_p (1 − y_n) softplus(u_n − u_p) over p ≠ n, and its gradient in u.
 
-A row takes a pass over its labels for each of its positives. exp(u) and exp(−u) are stored, so that
-a pair needs no exponential unless log-odds are very far apart.
+Each positive of a row takes one pass over the labels. Together with BCE or SPA, exp(u) and exp(−u)
+are stored, so a pair needs no exponential.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ from credibly.vectormath import (
     INNER,
     JIT,
     THIN,
-    bits_float,
     exp_nonpositive,
     float_bits,
     log1p_unit,
@@ -74,7 +73,7 @@ def row_pairs(log_odds: LogOdds, targets: Tensor) -> Tensor:
     present = torch.where(known, targets, 0.0)
     absent = torch.where(known, 1 - targets, 0.0)
     u = torch.where(known, log_odds, 0.0)
-    total = -math.log(2) * (present * absent).sum(-1)  # a soft label meets itself
+    total = -math.log(2) * (present * absent).sum(-1)  # a soft label is paired with itself
     if not checks.can_read_values(log_odds):  # how many positives a row has cannot be read: a cube
         gaps = u[..., None, :] - u[..., :, None]
         pairs = present[..., :, None] * absent[..., None, :] * logsigmoid(-gaps)
@@ -104,7 +103,7 @@ def pair_factor(labels, rows, weight):
 
 @njit(**INNER)
 def known_labels(y):
-    """Return how many labels of a row are known."""
+    """Return the number of known labels of a row."""
     known = 0
     for t in range(y.size):
         known += 1 if y[t] >= 0 else 0
@@ -119,7 +118,7 @@ def positives(y, index):
     for s in range(0, whole, 8):
         low = (y[s] > 0) | (y[s + 1] > 0) | (y[s + 2] > 0) | (y[s + 3] > 0)
         high = (y[s + 4] > 0) | (y[s + 5] > 0) | (y[s + 6] > 0) | (y[s + 7] > 0)
-        if low | high:  # most eights have none
+        if low | high:  # most groups of eight have none
             for t in range(s, s + 8):
                 index[count] = t
                 count += 1 if y[t] > 0 else 0
@@ -130,26 +129,8 @@ def positives(y, index):
 
 
 @njit(**INNER)
-def _near(chunk, positive, share):
-    """Return sum and slope of one positive with a chunk; ``rise`` is exp(u), ``fall`` exp(−u)."""
-    u, absent, g, rise, fall = chunk
-    level, up, down = positive
-    zero, one = u.dtype.type(0), u.dtype.type(1)
-    values, slopes = zero, zero
-    for t in range(u.size):
-        gap = u[t] - level
-        ahead, behind = rise[t] * down, fall[t] * up  # exp(gap) and exp(−gap)
-        value = (gap if gap > zero else zero) + log1p_unit(ahead if ahead < behind else behind)
-        slope = absent[t] / (one + behind)
-        values += absent[t] * value
-        slopes += slope
-        g[t] += share * slope
-    return values, slopes
-
-
-@njit(**INNER)
-def _far(u, absent, g, level, share):
-    """Return the same for rows so spread out that those exponentials would not fit."""
+def _against(u, absent, g, level, share):
+    """Return sum and slope of the pairs of one positive with a chunk of the row."""
     values, slopes = u.dtype.type(0), u.dtype.type(0)
     for t in range(u.size):
         value, slope = softplus_and_sigmoid(u[t] - level)
@@ -161,57 +142,22 @@ def _far(u, absent, g, level, share):
 
 
 @njit(**THIN)
-def _block(chunk, levels, count, near):
-    """Return the sum of every positive with a chunk of the row."""
-    u, absent, g = chunk[0], chunk[1], chunk[2]
-    kind = u.dtype.type
+def _direct(y, u, work, count):
+    """Return the sum over pairs of the row, with one pass for each positive."""
+    absent, g, index, own = work
+    for k in range(count):
+        own[k] = 0.0
     total = 0.0
+    for start in range(0, u.size, CHUNK):
+        c = slice(start, min(u.size, start + CHUNK))
+        for k in range(count):
+            p = index[k]
+            values, slopes = _against(u[c], absent[c], g[c], u[p], y[p])
+            total += y[p] * values
+            own[k] += y[p] * slopes
     for k in range(count):
-        share = kind(levels[3, k])
-        if near:
-            positive = (kind(levels[0, k]), kind(levels[1, k]), kind(levels[2, k]))
-            values, slopes = _near(chunk, positive, share)
-        else:
-            values, slopes = _far(u, absent, g, kind(levels[0, k]), share)
-        total += share * values
-        levels[4, k] += share * slopes
+        g[index[k]] -= u.dtype.type(own[k])
     return total
-
-
-@njit(**THIN)
-def _direct(y, u, work, count, near):
-    """Return the sum over pairs of the row by a pass over it for each positive.
-
-    ``levels`` is filled with the log-odds, exponentials, weight and slope of each positive.
-    """
-    absent, g, rise, fall, index, levels = work
-    if near:
-        _exponentials(u, rise, fall)
-    for k in range(count):
-        p = index[k]
-        levels[0, k], levels[1, k], levels[2, k], levels[3, k] = u[p], rise[p], fall[p], y[p]
-        levels[4, k] = 0.0
-    total = 0.0
-    if u.size <= CHUNK:  # slicing costs as much as a positive of a short row
-        total = _block((u, absent, g, rise, fall), levels, count, near)
-    else:
-        for start in range(0, u.size, CHUNK):
-            c = slice(start, min(u.size, start + CHUNK))
-            chunk = (u[c], absent[c], g[c], rise[c], fall[c])
-            total += _block(chunk, levels, count, near)
-    for k in range(count):
-        g[index[k]] -= u.dtype.type(levels[4, k])
-    return total
-
-
-@njit(**INNER)
-def _exponentials(u, rise, fall):
-    zero, one = u.dtype.type(0), u.dtype.type(1)
-    for t in range(u.size):
-        small = exp_nonpositive(-abs(u[t]))
-        large = one / small
-        rise[t] = small if u[t] < zero else large
-        fall[t] = large if u[t] < zero else small
 
 
 @njit(**INNER)
@@ -220,29 +166,28 @@ def _workspace(labels, like):
     size = (labels + 31) // 32 * 32
     y = np.full(size, -1, like.dtype)
     u, absent, g = np.zeros_like(y), np.zeros_like(y), np.zeros_like(y)
-    rise, fall = np.zeros_like(y), np.zeros_like(y)
-    index, levels = np.empty(size + 1, np.int64), np.empty((5, size))
-    return y, u, (absent, g, rise, fall, index, levels)
+    return y, u, (absent, g, np.empty(size + 1, np.int64), np.empty(size))
 
 
 @njit(**THIN)
 def _row_pairs(y, u, work):
     """Return the sum of the row for targets ``y`` and log-odds ``u``; write its slope.
 
-    ``u`` is shifted in place. ``work`` begins with space for 1 − y and for the slope, which is
+    ``u`` is shifted in place. ``work`` starts with space for 1 − y and for the slope, which is
     written. All arrays are padded, targets with −1.
     """
-    absent, g, index = work[0], work[1], work[4]
+    absent, g, index, _ = work
     count = positives(y, index)
     for t in range(g.size):
         g[t] = 0
     if count == 0:
         return 0.0
-    negatives, alone, reach = _centre(u, y, absent, u[index[0]])
+    negatives, alone = _centre(u, y, absent, u[index[0]])
     if not negatives > 0:
         return 0.0
-    total = _direct(y, u, work, count, reach < 30.0)
-    # A soft label met itself: its gradient cancelled, its value y(1 − y) log 2 did not.
+    total = _direct(y, u, work, count)
+    # A soft label is paired with itself. This adds nothing to the gradient, and y(1 − y) log 2
+    # to the value.
     return total - alone * math.log(2.0)
 
 
@@ -250,10 +195,10 @@ def _row_pairs(y, u, work):
 def _centre(u, y, absent, origin):
     """Fill ``absent`` with 1 − y and subtract ``origin`` from ``u``; unknown labels become 0.
 
-    Return Σ (1 − y), Σ y (1 − y) and the largest |u|, which is infinite if one is not finite.
+    Return Σ (1 − y) and Σ y (1 − y).
     """
     zero, one = u.dtype.type(0), u.dtype.type(1)
-    negatives, alone, largest = zero, zero, float_bits(zero)
+    negatives, alone = zero, zero
     for t in range(u.size):
         known = y[t] >= zero
         weight = one - y[t] if known else zero
@@ -261,15 +206,13 @@ def _centre(u, y, absent, origin):
         absent[t] = weight
         negatives += weight
         alone += weight * y[t] if known else zero  # y may be NaN
-        largest = max(largest, float_bits(abs(gap)))
         u[t] = gap
-    reach = float(bits_float(largest))
-    return negatives, alone, reach if reach < np.inf else np.inf
+    return negatives, alone
 
 
 @compiled(**JIT)
 def pairs_at(pointers, shape, zero, needs_grad, weight):
-    """Return weight × the mean over rows with a known label; the gradient is by the log-odds."""
+    """Return weight × the mean over rows with a known label, with the gradient by the log-odds."""
     log_odds, targets, gradient = tensors_at(pointers, shape, zero)
     rows, labels = shape
     known_rows = 0
@@ -292,8 +235,8 @@ def pairs_at(pointers, shape, zero, needs_grad, weight):
 
 # Together with BCE or SPA ------------------------------------------------------------------------
 
-# All tables are parts of one array. As separate arrays, the loops would have to check at run time
-# that none overlap, and would not become vector instructions.
+# All tables are slices of one array. For separate arrays, the loops would check at run time that
+# they do not overlap, and would not be vectorised.
 _U, _RISE, _FALL, _CHAIN, _SLOPE = (k * CHUNK for k in range(1, 6))
 _TABLES = 13 * CHUNK
 _NOWHERE = -1e30
@@ -310,13 +253,13 @@ class LinkedPairs(FusedForm):
     """Mean of the loss over known entries + ``weight`` × mean of the pairs over rows.
 
     BCE or SPA, its link and the label pairs, in one pass over rows whose targets are 0 or 1. The
-    log-odds u of a chunk, exp(u) and exp(−u) are stored once in tables; a pair then needs no
-    exponential. exp(u) needs none either: by the link it is a quotient of two sigmoids that the
-    loss has computed. The tables hold u = −∞ for a present label, so the loop over positives needs
-    no weights: such a label adds 0 to the sum and gets a slope of 0.
+    log-odds u of a chunk, exp(u) and exp(−u) are stored once in tables, so a pair needs no
+    exponential. exp(u) needs none either: by the link, it is a quotient of two sigmoids of the
+    loss. The tables contain u = −∞ for a present label, so the loop over positives needs no
+    weights: such a label adds 0 to the sum and has slope 0.
 
     A batch with other targets, with over 512 positives in a row or with log-odds very far apart
-    takes the loss and the pairs one after the other.
+    uses the loss and the pairs one after the other.
     """
 
     loss: BinaryLoss
@@ -330,7 +273,7 @@ class LinkedPairs(FusedForm):
         numbers = self.numbers, self.weight
         shape = rows_and_labels(scores)
         value, gradient = run_loop(_linked, shape, scores, targets, needs_grad, *numbers)
-        if math.isnan(value.item()):  # a NaN, or a row that is not for this form
+        if math.isnan(value.item()):  # a NaN, or a row that this form does not support
             return by_autograd(self._one_after_the_other, scores, targets, needs_grad)
         return value, gradient
 
@@ -343,7 +286,7 @@ class LinkedPairs(FusedForm):
         return self.loss(scores, targets) + pairs
 
     def _log_odds(self, scores: Scores, targets: Tensor) -> Tensor:
-        # Unknown labels take no part, not even with a score of NaN.
+        # Unknown labels are excluded, even with a NaN score.
         return self.loss.log_odds(torch.where(targets >= 0, scores, 0.0))
 
 
@@ -378,6 +321,8 @@ def _fill(v, y, tables, n, scale):
     """
     zero, one = as_type(0.0, scale), as_type(1.0, scale)
     push_pos, push_neg = scale * n[0] * n[2], scale * n[3] * n[5]
+    # Below this limit, the gradient would be subnormal, which is slow: it counts as 0.
+    least = np.finfo(v.dtype).tiny / min(-push_pos, push_neg)
     total, highest = zero, float_bits(zero)
     for t in range(v.size):
         x_pos, x_neg = n[0] * v[t] + n[1], n[3] * v[t] + n[4]
@@ -393,7 +338,9 @@ def _fill(v, y, tables, n, scale):
         total += n[2] * value_pos if y[t] > zero else n[5] * value_neg
         rise = n[7] * sigmoid_neg / sigmoid_pos
         highest = max(highest, float_bits(rise))
-        tables[t] = push_pos * sigmoid_pos if y[t] > zero else push_neg * sigmoid_neg
+        push = push_pos if y[t] > zero else push_neg
+        sigmoid = sigmoid_pos if y[t] > zero else sigmoid_neg
+        tables[t] = push * (sigmoid if sigmoid > least else zero)
         tables[_U + t] = n[6] + (log_neg - log_pos)
         tables[_RISE + t] = rise
         tables[_FALL + t] = sigmoid_pos / (n[7] * sigmoid_neg)
@@ -425,8 +372,8 @@ def _write_gradient(out, tables, factor):
 
 @njit(**THIN)
 def _look_up(scores, index, picked, few, numbers, scale):
-    """Fill the tables of the positives of a long row, which all of its chunks need."""
-    whole = (index.size + 7) // 8 * 8  # rounded up, so that no step is a single one
+    """Fill the tables of the positives of a long row, which all its chunks need."""
+    whole = (index.size + 7) // 8 * 8  # rounded up to whole vector steps
     v = picked[:whole]
     for k in range(whole):
         v[k] = 0
@@ -450,10 +397,10 @@ def _take_out(tables, few, k, t, known):
 
 @njit(**THIN)
 def _origin(n, score):
-    """Return whether exp(u) must be counted from the log-odds at ``score``, and these log-odds.
+    """Return whether exp(u) needs a new origin at the log-odds of ``score``, and these log-odds.
 
-    Pairs only see differences of log-odds, so the origin cancels. Without it rows whose scores are
-    all far below 0 would not fit, as exp(u) underflows.
+    Pairs depend only on differences of log-odds, so the origin cancels. Without it, exp(u)
+    underflows in rows whose scores are all far below 0.
     """
     x_pos, x_neg = float(n[0] * score + n[1]), float(n[3] * score + n[4])
     if max(abs(x_pos), abs(x_neg)) < _ORDINARY:
@@ -465,7 +412,7 @@ def _origin(n, score):
 
 @njit(**INNER)
 def _recentre(tables, size, origin):
-    """Count exp(u) and exp(−u) from ``origin``; return the largest exp(u), as bits."""
+    """Compute exp(u) and exp(−u) relative to ``origin``; return the largest exp(u), as bits."""
     zero, one = tables.dtype.type(0), tables.dtype.type(1)
     highest = float_bits(zero)
     for t in range(size):
@@ -481,7 +428,7 @@ def _recentre(tables, size, origin):
 
 @compiled(**JIT)
 def linked_at(pointers, shape, zero, needs_grad, numbers, weight):
-    """Return the loss and fill its gradient; NaN if a row is not for this form.
+    """Return the loss and fill its gradient; NaN if this form does not support a row.
 
     Args:
         pointers, shape, zero: see ``tensors_at``; then the address of labels + 1 + ``_TABLES``
@@ -529,7 +476,7 @@ def linked_at(pointers, shape, zero, needs_grad, numbers, weight):
                 first += 1
             for k in range(count):
                 level, up, down = few[_U + k], few[_RISE + k], few[_FALL + k]
-                # exp(u) below −87 was rounded to 0, which is right only for positives well above.
+                # exp(u) below −87 is rounded to 0, which is right only for positives well above.
                 if not (1 / _REACH < up < _REACH and (far or level > -_FARTHEST)):
                     return np.nan
                 values, slopes = _one_against(tables, stop - start, level, up, down)

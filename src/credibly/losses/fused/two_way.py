@@ -1,4 +1,4 @@
-"""The two-way loss: a compiled loop over float32 scores of ordinary range, in two passes."""
+"""The two-way loss: a compiled loop in two passes over float32 scores of ordinary range."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _SAFE = 40.0
 _ZERO, _ONE = np.float32(0), np.float32(1)
 _NO_SIGN = np.int32(0x7FFFFFFF)
 _STRIPE = 512  # float32 sums of this many terms, then float64
-_ROWS = 32  # likewise down the columns
+_ROWS = 32  # the same for columns
 
 
 @dataclass(frozen=True)
 class TwoWayForm(FusedForm):
-    """Sums of exponentials per row and per column; out of range, and in float64, the formula."""
+    """Sums of exponentials per row and per column. Other ranges and float64 use the formula."""
 
     loss: TwoWay
 
@@ -51,7 +51,7 @@ class TwoWayForm(FusedForm):
             value, gradient = run_loop(_two_way, shape, scores, targets, needs_grad, numbers, ways)
             if not math.isnan(value.item()):
                 return value, gradient
-        # A NaN, or a range that needs a shift of its own for each sum.
+        # A NaN, or a range in which each sum needs its own shift.
         return by_autograd(self.plain, scores, targets, needs_grad)
 
     def plain(self, scores: Scores, targets: Tensor) -> Tensor:
@@ -66,7 +66,7 @@ def _two_way(
     numbers: tuple[float, ...],
     ways: tuple[bool, bool],
 ) -> float:
-    """Run ``two_way_at`` with work space: sums, and exponentials where no gradient holds them."""
+    """Run ``two_way_at`` with work space: sums, and exponentials if no gradient stores them."""
     rows, labels = shape
     work = torch.zeros(2 * rows + 4 * labels + 1, dtype=torch.float64)
     scores, targets, out = pointers
@@ -80,7 +80,7 @@ def _two_way(
 def two_way_at(pointers, shape, zero, needs_grad, numbers, ways):
     """Return the value, and fill the gradient; NaN if a score over temperature is beyond ``safe``.
 
-    The exponentials are not shifted, so that no digits are lost; this is why the range has a bound.
+    The exponentials are not shifted, which preserves all digits but limits the range.
 
     Args:
         pointers, shape, zero: see ``tensors_at``; float32. A NaN among the scores gives NaN. Then
@@ -116,7 +116,7 @@ def two_way_at(pointers, shape, zero, needs_grad, numbers, ways):
             term = targets[i, j] * math.exp(scale_pos * scores[i, j])
             weak[i] += term
             weak[rows + j] += term
-            if targets[i, j] == _ONE:  # the exponential there was weighted with 0
+            if targets[i, j] == _ONE:  # the weight of this exponential is 0
                 gradient[i, j] = -term
             else:
                 soft += 1
@@ -142,20 +142,20 @@ def two_way_at(pointers, shape, zero, needs_grad, numbers, ways):
 
 @njit(**THIN)
 def _after(work, numbers, size, zero):
-    """Return an array that begins so many float64 numbers after ``work``."""
+    """Return an array that starts the given number of float64 numbers after ``work``."""
     return array_at(work + 8 * numbers, size, zero)
 
 
 @njit(**INNER)
 def _exponentials(x, y, e, down, scale):
     """Store exp(scale · x) × (1 − y); return its sum and the largest |x|, as bits."""
-    # Sizes are compared as bit patterns, in which NaN is the largest: a float maximum that
-    # respects NaN does not become vector code.
+    # Sizes are compared as bit patterns, in which NaN is the largest. A float maximum that
+    # propagates NaN would not be vectorised.
     total, largest = _ZERO, np.int32(0)
     for j in range(x.size):
         largest = max(largest, np.int32(float_bits(x[j]) & _NO_SIGN))
         weight = _ONE - y[j] if y[j] >= _ZERO else _ZERO
-        # The polynomial holds above 0, too, as far as 2ⁿ does: to 88, beyond what is safe.
+        # The polynomial is also valid above 0, as long as 2ⁿ is: up to 88, beyond the safe range.
         term = exp_nonpositive(x[j] * scale) * weight
         e[j] = term
         down[j] += term
@@ -191,7 +191,7 @@ def _slopes(hard, weak, t_pos, t_neg, margin, counts):
 
 @njit(**INNER)
 def _scale(out, hard, weak, by_label):
-    """Multiply what a row holds by the slopes of its sets; what is below 0 is of positives."""
+    """Multiply the entries of rows by the slopes of their sets. Entries below 0 are positives."""
     hard_row, weak_row = np.float32(hard), np.float32(weak)
     for j in range(out.size):
         by_hard, by_weak = hard_row + by_label[j], weak_row + by_label[out.size + j]

@@ -1,4 +1,4 @@
-"""Last layer and loss in one, over chunks of labels: scores of all labels are never stored.
+"""Last layer and loss together, over chunks of labels: the scores are never stored as a whole.
 
 ``chunks``  ``fused_linear``, scores and targets by chunk, and losses of single entries
 ``rows``    softmax, two-way and quasibinary: sums over all labels first, then the gradient

@@ -1,7 +1,8 @@
-"""Last layer and loss in one: scores and targets of one chunk of labels after the other."""
+"""Last layer and loss together: scores and targets of one chunk of labels at a time."""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -45,12 +46,16 @@ class Chunk:
     all_known: bool
 
     def known(self) -> Tensor:
-        """Return which entries are known."""
+        """Return a mask of the known entries."""
         return self.targets >= 0
+
+    def known_per_row(self) -> Tensor | int:
+        """Return the number of known labels, per row or for all rows."""
+        return self.scores.shape[1] if self.all_known else self.known().sum(1)
 
 
 class ScoreChunks:
-    """hidden · weightᵀ + bias, chunk by chunk, as often as asked for; gradients are added up.
+    """Compute hidden · weightᵀ + bias by chunks, in any number of passes, and add up the gradients.
 
     Args:
         hidden: (rows, features).
@@ -81,29 +86,47 @@ class ScoreChunks:
         self.kept: dict[int, Tensor] = {}
 
     def __iter__(self) -> Iterator[Chunk]:
-        for number, (start, stop) in enumerate(zip(self.edges, self.edges[1:], strict=False)):
-            labels = slice(start, stop)
+        for number in range(len(self.edges) - 1):
             scores = self.kept.pop(number, None)
-            scores = working_precision(self._scores(labels)) if scores is None else scores
-            targets, all_known = self.targets.chunk(number)
-            yield Chunk(labels, scores, targets, all_known)
+            yield self._chunk(number, self._scores(number) if scores is None else scores)
 
     def sums_first(self) -> Iterator[Chunk]:
-        """Yield the chunks once more than ``__iter__``, which then takes the scores of this pass.
+        """Yield the chunks for an extra pass before ``__iter__``, which reuses stored scores.
 
-        As many are kept as ``KEPT`` allows; the others are computed again. The caller must not
-        change them.
+        The scores are stored in the memory of the gradient of their weights, if they fit, until
+        ``add_gradient`` writes it. Of the others, ``KEPT`` limits how many are stored; the rest is
+        computed again. The caller must not change them.
         """
-        for number, chunk in enumerate(self):
-            yield chunk
-            if (number + 1) * chunk.scores.numel() <= KEPT:
-                self.kept[number] = chunk.scores
+        for number in range(len(self.edges) - 1):
+            space = self._space(number)
+            scores = self._scores(number, space)
+            yield self._chunk(number, scores)
+            if space is not None or (number + 1) * scores.numel() <= KEPT:
+                self.kept[number] = scores
 
-    def _scores(self, labels: slice) -> Tensor:
+    def _chunk(self, number: int, scores: Tensor) -> Chunk:
+        return Chunk(self._labels(number), scores, *self.targets.chunk(number))
+
+    def _labels(self, number: int) -> slice:
+        return slice(self.edges[number], self.edges[number + 1])
+
+    def _space(self, number: int) -> Tensor | None:
+        """Return the memory of the gradient of some weights for scores; None if they do not fit."""
+        gradient, labels = self.weight_gradient, self._labels(number)
+        precise = self.dtype == working_precision(self.hidden[:0]).dtype
+        if gradient is None or gradient.dtype != self.dtype or not precise:
+            return None
+        shape = self.num_rows, labels.stop - labels.start
+        fits = self.num_rows <= gradient.shape[1]
+        return gradient[labels].view(-1)[: math.prod(shape)].view(shape) if fits else None
+
+    def _scores(self, number: int, out: Tensor | None = None) -> Tensor:
+        labels = self._labels(number)
         part = self.weight[labels].to(self.dtype).t()
         if self.bias is None:
-            return self.hidden @ part
-        return torch.addmm(self.bias[labels].to(self.dtype), self.hidden, part)
+            return working_precision(torch.mm(self.hidden, part, out=out))
+        bias = self.bias[labels].detach().to(self.dtype)
+        return working_precision(torch.addmm(bias, self.hidden, part, out=out))
 
     def add_gradient(self, chunk: Chunk, gradient: Tensor, factor: float = 1.0) -> None:
         """Add ``factor`` times the gradient of the scores of ``chunk``; once per chunk."""
@@ -121,17 +144,17 @@ class ScoreChunks:
 
 
 class DenseChunks:
-    """The targets of a batch, by chunk of labels: columns of a matrix."""
+    """The targets of a batch by chunk of labels, from the columns of a matrix."""
 
     def __init__(self, targets: Tensor) -> None:
         self.targets = targets
 
     def prepare(self, edges: list[int], like: Tensor) -> None:
-        """Set where chunks begin and end; ``like`` has the dtype and device of their targets."""
+        """Set the limits of the chunks; ``like`` has the dtype and device of their targets."""
         self.edges, self.like = edges, like
 
     def chunk(self, number: int) -> tuple[Tensor, bool]:
-        """Return the targets of one chunk, and whether all are known. The next call overwrites."""
+        """Return the targets of a chunk, and whether all are known. The next call overwrites."""
         part = self.targets[:, self.edges[number] : self.edges[number + 1]]
         return part.to(self.like).contiguous(), False
 
@@ -152,13 +175,13 @@ class DenseChunks:
 
 
 class SparseChunks:
-    """The same of sorted entries; one dense buffer of a chunk is filled and cleared in turn."""
+    """The same for sorted entries, with one dense buffer, which each chunk fills and clears."""
 
     def __init__(self, targets: SparseTargets) -> None:
         self.sparse = targets
 
     def prepare(self, edges: list[int], like: Tensor) -> None:
-        """Set where chunks begin and end; ``like`` has the dtype and device of their targets."""
+        """Set the limits of the chunks; ``like`` has the dtype and device of their targets."""
         sparse = self.sparse
         order = np.argsort(sparse.indices, kind="stable")
         columns = sparse.indices[order]
@@ -178,7 +201,7 @@ class SparseChunks:
         self.filled: tuple[Tensor, Tensor] | None = None
 
     def chunk(self, number: int) -> tuple[Tensor, bool]:
-        """Return the targets of one chunk, and whether all are known. The next call overwrites."""
+        """Return the targets of a chunk, and whether all are known. The next call overwrites."""
         width = self.edges[number + 1] - self.edges[number]
         if self.buffer.shape[1] != width:
             self.buffer = self.like.new_zeros(len(self.sparse), width)
@@ -229,16 +252,16 @@ def whole_targets(targets: Any, scores: Tensor) -> Tensor:
 
 
 class LinearForm(ABC):
-    """A loss over chunks of labels, value and gradient."""
+    """A loss over chunks of labels, with its value and gradient."""
 
     @abstractmethod
     def run(self, chunks: ScoreChunks, needs_grad: bool, update_state: bool) -> Tensor:
         """Return the scalar; add the gradient of each chunk's scores if ``needs_grad``.
 
         Args:
-            chunks: may be gone through several times; each time the scores are computed again.
+            chunks: can be iterated several times; each time the scores are computed again.
             needs_grad: whether to call ``chunks.add_gradient``, once per chunk.
-            update_state: whether the loss, in training, may remember this batch.
+            update_state: whether the loss, in training, may store this batch.
         """
 
 
@@ -247,32 +270,32 @@ def fused_linear(
 ) -> Tensor:
     """Return ``loss(hidden @ weight.T + bias, targets)`` without storing the scores.
 
-    For many labels. Scores are computed for some labels at a time, turned into value and gradient,
-    and dropped, so that memory holds the gradients of ``weight`` and little else. Gradients of
-    ``hidden``, ``weight`` and ``bias`` are computed together with the value.
+    For many labels. Scores of some labels at a time are computed, converted to value and gradient,
+    and discarded. The main memory is that of the gradient of ``weight``. Gradients of ``hidden``,
+    ``weight`` and ``bias`` are computed together with the value.
 
-    Losses of single entries (`BinaryLoss`), `Softmax` (except with the zero-label rules
-    ``"uniform"`` and ``"max_confidence"``), `TwoWay` and, in training, `Quasibinary` are computed
-    so; the last three keep the scores of 128 MB between two passes and compute others twice. Any
-    other loss needs the scores of all labels at once and gets them. Each process gets the loss of
-    its own rows: a loss that sums over processes (`TwoWay`, `Quasibinary`) is refused where there
-    are several in training.
+    This is supported for losses of single entries (`BinaryLoss`), `Softmax` (except with the
+    zero-label rules ``"uniform"`` and ``"max_confidence"``), `TwoWay` and, in training,
+    `Quasibinary`. The last three store 128 MB of scores between two passes and compute the others
+    twice. Any other loss needs the scores of all labels at once, which are then computed. Each
+    process gets the loss of its own rows. With several processes in training, a loss that sums over
+    processes (`TwoWay`, `Quasibinary`) is an error.
 
     Args:
         loss: any loss.
-        hidden: (rows, features), what the last layer sees.
+        hidden: (rows, features), the inputs of the last layer.
         weight: (labels, features), as in ``nn.Linear``.
         bias: (labels,) or None.
-        targets: (rows, labels) as any loss takes them, class indices of shape (rows,), or sparse:
-            a ``credibly.targets.SparseTargets``, a torch sparse CSR tensor, or one list of label
-            numbers per row.
+        targets: (rows, labels) as for any loss, class indices of shape (rows,), or sparse:
+            a ``credibly.targets.SparseTargets``, a torch sparse CSR tensor, or one list of
+            label numbers per row.
 
     Returns:
-        A scalar, or one value per entry or row with ``reduction="none"``. The gradient of a loss
-        over chunks cannot be differentiated again.
+        A scalar, or one value per entry or row with ``reduction="none"``. The gradient over
+        chunks cannot be differentiated again.
 
     Raises:
-        InputError: for targets that do not fit ``hidden`` and ``weight``.
+        InputError: if targets do not fit ``hidden`` and ``weight``.
 
     Example:
         >>> from credibly.losses import SPA
@@ -323,7 +346,7 @@ class _FusedLinear(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, outer: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
         gradients, ctx.gradients = ctx.gradients, None
-        if gradients is None:  # handed over in an earlier backward
+        if gradients is None:  # used by an earlier backward
             gradients = _run(ctx, ctx.saved_tensors, update_state=False)[1]
         if not (outer.is_cpu and outer.item() == 1.0):
             gradients = [None if each is None else each.mul_(outer) for each in gradients]
@@ -363,7 +386,7 @@ class EntriesLinear(LinearForm):
         return total
 
     def _mean(self, chunk: Chunk, count: int, needs_grad: bool) -> ValueAndGradient:
-        """Return mean and gradient of one chunk: fused where there is such a form."""
+        """Return mean and gradient of one chunk, fused if the loss has a fused form."""
         loss = self.loss.for_labels(chunk.labels)
         form = loss.loop() if loss.label_weight is None else None
         if form is not None:

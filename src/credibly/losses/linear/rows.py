@@ -1,7 +1,7 @@
 """Softmax, two-way and quasibinary over chunks of labels.
 
-A first pass adds up what the loss needs of all labels; the second computes the scores again and
-turns them into gradients. Compiled sums of exponentials serve chunks whose entries are all known.
+A first pass accumulates sums over all labels; the second converts scores to gradients. Compiled
+sums of exponentials are used for chunks whose entries are all known.
 """
 
 from __future__ import annotations
@@ -39,20 +39,43 @@ def _exponentials(x, y, top, scale, spared):
     total = zero
     for t in range(x.size):
         weight = one - spared * y[t]
-        gap = scale * (x[t] - top) if weight > zero else zero  # what is left out may be far above
+        gap = scale * (x[t] - top) if weight > zero else zero  # an ignored score may be far above
         total += weight * exp_nonpositive(gap)
     return total
 
 
 @njit(**INNER)
-def _scaled(x, y, shift, scale, spared, factor):
-    """Replace x by factor · (1 − spared · y) exp(scale · x − shift), which is in two parts."""
+def _row_sum(x, y, top, scale, spared):
+    """Return the same sum over a whole row."""
+    total = 0.0
+    for start in range(0, x.size, CHUNK):
+        c = slice(start, min(x.size, start + CHUNK))
+        total += _exponentials(x[c], y[c], top, scale, spared)
+    return total
+
+
+@njit(**INNER)
+def _largest_kept(x, y):
+    """Return the largest x whose y is below 1; −∞ if there is none."""
+    top = x.dtype.type(-np.inf)
+    for t in range(x.size):
+        if y[t] < 1 and not x[t] <= top:
+            top = x[t]
+    return top
+
+
+@njit(**INNER)
+def _scaled(out, x, y, shift, scale, spared, factor):
+    """Fill ``out`` with factor · (1 − spared · y) exp(scale · x − shift), in two parts."""
     high, low = shift
     zero, one = y.dtype.type(0), y.dtype.type(1)
     for t in range(x.size):
         weight = one - spared * y[t]
         gap = (scale * x[t] - high) - low if weight > zero else zero
-        x[t] = factor * weight * exp_nonpositive(gap)
+        out[t] = factor * weight * exp_nonpositive(gap)
+
+
+_SMALL = 1e-30
 
 
 @njit(**THIN)
@@ -67,12 +90,11 @@ def add_row_sums_at(pointers, shape, zero, scales, spared, sums):
     """Add a chunk of labels to the sums of each row.
 
     Args:
-        pointers: addresses of the scores, the targets and the largest score of each row among the
-            labels of the first sum.
+        pointers: addresses of the scores, the targets and the largest score of each row.
         shape: rows and labels of the chunk.
         zero: a number of the dtype of all three.
         scales: of scores in the sum over all labels, and in that over positives.
-        spared: 1 where the first sum leaves positives out (soft ones in part), else 0.
+        spared: 1 if the first sum excludes positives (soft ones in part), else 0.
         sums: address of four float64 columns: log Σ (1 − spared · y) exp(scale · x),
             log Σ y exp(scale · x), Σ y x and Σ y.
     """
@@ -83,12 +105,13 @@ def add_row_sums_at(pointers, shape, zero, scales, spared, sums):
     index = np.empty(labels + 1, np.int64)
     for i in range(rows):
         x, y = scores[i], targets[i]
-        total = 0.0
-        for start in range(0, labels, CHUNK):
-            c = slice(start, min(labels, start + CHUNK))
-            total += _exponentials(x[c], y[c], tops[i], kind(scales[0]), kind(spared))
+        top, scale = tops[i], kind(scales[0])
+        total = _row_sum(x, y, top, scale, kind(spared))
+        if total < _SMALL and spared > 0:  # ignored scores are far above the rest
+            top = _largest_kept(x, y)
+            total = _row_sum(x, y, top, scale, kind(spared)) if top > -np.inf else 0.0
         if not total <= 0:
-            out[4 * i] = _log_of_sum(out[4 * i], scales[0] * tops[i] + math.log(total))
+            out[4 * i] = _log_of_sum(out[4 * i], scales[0] * top + math.log(total))
         for k in range(positives(y, index)):
             value, share = float(x[index[k]]), float(y[index[k]])
             term = scales[1] * value + math.log(share)
@@ -99,47 +122,45 @@ def add_row_sums_at(pointers, shape, zero, scales, spared, sums):
 
 @compiled(**JIT)
 def row_gradient_at(pointers, shape, zero, scales, spared, linear):
-    """Replace the scores of a chunk by their gradient.
+    """Fill the gradient of the scores of a chunk.
 
     Args:
-        pointers: addresses of the scores, the targets and four float64 columns: the log of the
-            first sum and the slope by it, the log of the second sum and the slope of positives.
+        pointers: addresses of the scores, the targets, the gradient, and four float64 columns:
+            the log of the first sum and its slope, the log of the second sum and the slope of
+            positives.
         shape: rows and labels of the chunk.
         zero: a number of their dtype.
         scales, spared: see ``add_row_sums_at``.
-        linear: whether the gradient of positives is their slope times y; times
-            y exp(scale · x − log of the second sum) otherwise.
+        linear: whether the gradient of positives is their slope times y; otherwise it is also
+            multiplied by exp(scale · x − log of the second sum).
     """
     rows, labels = shape
-    scores, targets, _ = tensors_at((pointers[0], pointers[1], pointers[0]), shape, zero)
-    given = array_at(pointers[2], 4 * rows, 0.0)
+    scores, targets, gradient = tensors_at(pointers[:3], shape, zero)
+    given = array_at(pointers[3], 4 * rows, 0.0)
     kind = scores.dtype.type
-    index, before = np.empty(labels + 1, np.int64), np.empty(labels)
+    index = np.empty(labels + 1, np.int64)
     for i in range(rows):
-        x, y = scores[i], targets[i]
+        x, y, out = scores[i], targets[i], gradient[i]
         shift, slope = given[4 * i], given[4 * i + 1]
-        count = positives(y, index)
-        for k in range(count):
-            before[k] = x[index[k]]
         if slope == 0:
             for t in range(labels):
-                x[t] = 0
+                out[t] = 0
         else:
             high = kind(shift)
             low = kind(shift - float(high))
-            _scaled(x, y, (high, low), kind(scales[0]), kind(spared), kind(slope))
-        for k in range(count):
+            _scaled(out, x, y, (high, low), kind(scales[0]), kind(spared), kind(slope))
+        for k in range(positives(y, index)):
             change = given[4 * i + 3] * float(y[index[k]])
             if not linear and change != 0:
-                change *= math.exp(scales[1] * before[k] - given[4 * i + 2])
-            x[index[k]] += kind(change)
+                change *= math.exp(scales[1] * float(x[index[k]]) - given[4 * i + 2])
+            out[index[k]] += kind(change)
 
 
 # Losses -----------------------------------------------------------------------------------------
 
 
 def _row_log_sums(exponents: Tensor, before: Tensor) -> Tensor:
-    """Return log(exp(before) + Σ exp(exponents)) per row; float64, −inf where there is nothing."""
+    """Return log(exp(before) + Σ exp(exponents)) per row in float64; −inf if the sum is empty."""
     top = exponents.amax(1, keepdim=True) if exponents.shape[1] else before.to(exponents)[:, None]
     top = torch.where(torch.isneginf(top), 0.0, top)
     total = (exponents - top).exp_().sum(1, dtype=torch.float64)
@@ -156,7 +177,7 @@ class _RowKernels:
 
     Attributes:
         scales: of the scores in these sums.
-        spared: whether the first sum leaves out positives.
+        spared: whether the first sum excludes positives.
     """
 
     scales: tuple[float, float]
@@ -165,8 +186,7 @@ class _RowKernels:
     def add(self, chunk: Chunk, sums: Tensor) -> None:
         """Add a chunk to the columns log Σ exp, log Σ y exp, Σ y x and Σ y of ``sums``."""
         scores = chunk.scores
-        counted = torch.where(chunk.targets < 1, scores, -torch.inf) if self.spared else scores
-        top = counted.amax(1) if scores.shape[1] else scores.new_zeros(len(scores))
+        top = scores.amax(1) if scores.shape[1] else scores.new_zeros(len(scores))
         top = torch.where(torch.isneginf(top), 0.0, top)
         pointers = scores.data_ptr(), chunk.targets.data_ptr(), top.data_ptr()
         zero, spared = ZEROS[scores.dtype], float(self.spared)
@@ -179,14 +199,15 @@ class _RowKernels:
         slopes: tuple[Tensor, Tensor],
         linear: bool,
     ) -> Tensor:
-        """Return the gradient of a chunk, in place of its scores."""
+        """Return the gradient of a chunk."""
         columns = log_sums[0], slopes[0], log_sums[1], slopes[1]
         numbers = torch.stack(columns, 1).contiguous()
-        scores = chunk.scores
-        pointers = scores.data_ptr(), chunk.targets.data_ptr(), numbers.data_ptr()
+        scores, gradient = chunk.scores, torch.empty_like(chunk.scores)
+        tensors = scores, chunk.targets, gradient, numbers
+        pointers = tuple(tensor.data_ptr() for tensor in tensors)
         zero, spared = ZEROS[scores.dtype], float(self.spared)
         row_gradient_at(pointers, tuple(scores.shape), zero, self.scales, spared, linear)
-        return scores
+        return gradient
 
 
 def _empty_sums(chunks: ScoreChunks) -> Tensor:
@@ -200,7 +221,7 @@ def _zeros(chunks: ScoreChunks, value: float = 0.0) -> Tensor:
 
 @dataclass(frozen=True)
 class SoftmaxLinear(LinearForm):
-    """Cross-entropy: log Σ exp of each row first."""
+    """Cross-entropy, after a first pass for log Σ exp of each row."""
 
     loss: Softmax
 
@@ -211,7 +232,7 @@ class SoftmaxLinear(LinearForm):
         sums[:, 0] = 0.0 if none else -math.inf
         known = _zeros(chunks)
         for chunk in chunks.sums_first():
-            known += chunk.known().sum(1)
+            known += chunk.known_per_row()
             self._add(chunk, sums)
         log, _, dot, count = sums.unbind(1)
         labelled = count > 0
@@ -252,7 +273,7 @@ _SOFTMAX = _RowKernels((1.0, 0.0), spared=False)
 
 @dataclass(frozen=True)
 class TwoWayLinear(LinearForm):
-    """The row way by sums over all labels; the column way needs one chunk at a time."""
+    """The two-way loss: the rows need sums over all labels, the columns one chunk at a time."""
 
     loss: TwoWay
 
@@ -311,7 +332,7 @@ class TwoWayLinear(LinearForm):
         return _RowKernels(scales, spared=True)
 
     def _exponents(self, chunk: Chunk) -> tuple[Tensor, Tensor]:
-        """Return x/T_N + log(1 − y) and −x/T_P + log y; −inf where a label takes no part."""
+        """Return x/T_N + log(1 − y) and −x/T_P + log y; −inf if a label is excluded."""
         known, share = chunk.known(), chunk.targets
         safe = chunk.scores if chunk.all_known else torch.where(known, chunk.scores, 0.0)
         log_absent = torch.where(known, torch.log1p(-share), -torch.inf)
@@ -321,7 +342,7 @@ class TwoWayLinear(LinearForm):
         return absent, present
 
     def _row_gradient(self, chunk: Chunk, hard: Tensor, weak: Tensor, slope: Tensor) -> Tensor:
-        # A row that drops out has slope 0 and sums of −inf, from which nothing may be subtracted.
+        # An ignored row has slope 0 and sums of −inf, from which nothing may be subtracted.
         hard = torch.where(torch.isneginf(hard), 0.0, hard)
         weak = torch.where(torch.isneginf(weak), 0.0, weak)
         if _has_kernel(chunk):
@@ -335,16 +356,16 @@ class TwoWayLinear(LinearForm):
 
 
 def _columns_that_count(chunk: Chunk) -> Tensor:
-    """Return how many columns have a positive and a negative."""
+    """Return the number of columns with a positive and a negative."""
     known, share = chunk.known(), chunk.targets
     return ((known & (share < 1)).any(0) & (known & (share > 0)).any(0)).sum()
 
 
 @dataclass(frozen=True)
 class QuasibinaryLinear(LinearForm):
-    """One normalizer: log Σ exp of all entries first; few entries can lie above it.
+    """The quasibinary loss, after a first pass for its normalizer, log Σ exp of all entries.
 
-    In training only: the loss of evaluation is not this one.
+    Few entries can be larger than the normalizer. Only for training: evaluation uses another loss.
     """
 
     loss: Quasibinary
@@ -359,6 +380,7 @@ class QuasibinaryLinear(LinearForm):
         sums = self._sums(chunks, count, running if by_running else math.inf, needs_above)
         log_c = sums.log_sum - math.log(sums.count) if by_batch else running
         bound = running if by_running else log_c
+        penalized = not sums.highest <= bound
         above = sums.above[sums.above > log_c]
         excess = sums.excess_running if by_running else float((above - log_c).sum())
         value = sums.count * log_c - sums.dot + excess
@@ -366,11 +388,13 @@ class QuasibinaryLinear(LinearForm):
             self._remember(sums)
         rows = max(sums.rows, 1) if loss.reduction != "sum" else 1
         if needs_grad:
-            # The penalty moves the normalizer only where it is that of the batch.
+            # The penalty affects the normalizer only if it is that of the batch.
             moved = len(above) / sums.count if by_batch and loss.penalty == "batch" else 0.0
             through = 1.0 - moved if by_batch else 0.0
             for chunk in chunks:
-                gradient = self._gradient(chunk, log_c, bound, through)
+                gradient = self._gradient(chunk, log_c, through)
+                if penalized:
+                    gradient.add_(chunk.known() & (chunk.scores > bound))
                 chunks.add_gradient(chunk, gradient, 1.0 / rows)
         return torch.tensor(value / rows, dtype=torch.float64, device=chunks.hidden.device)
 
@@ -380,28 +404,29 @@ class QuasibinaryLinear(LinearForm):
         self.loss.remember(log_sum, count, torch.isfinite(log_sum))
 
     def _sums(self, chunks: ScoreChunks, count: float, running: float, needs_above: bool) -> _Sums:
-        """Return the sums; ``running`` is infinite where the excess over it is not needed."""
+        """Return the sums; ``running`` is infinite if the excess over it is not needed."""
         log_sum = torch.tensor(-math.inf, dtype=torch.float64, device=chunks.hidden.device)
-        dot, excess = torch.zeros_like(log_sum), torch.zeros_like(log_sum)
+        dot, excess, highest = torch.zeros_like(log_sum), torch.zeros_like(log_sum), log_sum
         rows, above = _zeros(chunks), log_sum.new_empty(0)
         log_count = math.log(count) if count else -math.inf
         for chunk in chunks.sums_first():
-            known, scores = chunk.known(), chunk.scores
-            masked = scores if chunk.all_known else torch.where(known, scores, -torch.inf)
+            scores = chunk.scores
+            masked = scores if chunk.all_known else torch.where(chunk.known(), scores, -torch.inf)
             by_row, part = self._log_sums_and_dot(chunks, chunk, masked)
             dot += part
-            rows += known.sum(1) if not chunk.all_known else scores.shape[1]
+            rows += chunk.known_per_row()
             log_sum = torch.logaddexp(log_sum, by_row.logsumexp(0))
-            # Σ exp(z) = C · N: fewer than N entries lie above log C, and the sum of some of the
-            # entries is a lower bound of it.
+            # Σ exp(z) = C · N: fewer than N entries exceed log C, and the sum of some entries is a
+            # lower bound of it.
             bound = log_sum - log_count
-            highest = masked.amax() if masked.numel() else bound
-            if needs_above and not highest <= bound:
+            top = masked.amax().double() if masked.numel() else log_sum
+            highest = torch.maximum(highest, top)
+            if needs_above and not top <= bound:
                 above = torch.cat([above[above > bound], masked[masked > bound].double()])
-            if not highest <= running:
+            if not top <= running:
                 excess += (masked - running).relu().sum(dtype=torch.float64)
         totals = float(log_sum), count, float(dot), float(excess)
-        return _Sums(*totals, rows=int((rows > 0).sum()), above=above)
+        return _Sums(*totals, int((rows > 0).sum()), above, float(highest))
 
     def _log_sums_and_dot(
         self, chunks: ScoreChunks, chunk: Chunk, masked: Tensor
@@ -416,23 +441,22 @@ class QuasibinaryLinear(LinearForm):
         dot = (present * torch.where(known, chunk.scores, 0.0)).sum(dtype=torch.float64)
         return _row_log_sums(masked, _zeros(chunks, -math.inf)), dot
 
-    def _gradient(self, chunk: Chunk, log_c: float, bound: float, through: float) -> Tensor:
-        above = chunk.scores > bound
+    def _gradient(self, chunk: Chunk, log_c: float, through: float) -> Tensor:
+        """Return the gradient without the penalty."""
         if _has_kernel(chunk):
             like = chunk.scores.new_zeros(len(chunk.scores), dtype=torch.float64)
             logs, slopes = (like + log_c, like), (like + through, like - 1.0)
-            gradient = _SOFTMAX.gradient(chunk, logs, slopes, True)
-            return gradient.add_(above) if above.any() else gradient
+            return _SOFTMAX.gradient(chunk, logs, slopes, True)
         known = chunk.known()
         q = (chunk.scores - log_c).exp_()
         gradient = q.mul_(through) if through else q.zero_()
-        gradient.add_(above).sub_(torch.where(known, chunk.targets, 0.0))
-        return gradient if chunk.all_known else gradient.masked_fill_(~known, 0.0)
+        gradient.sub_(torch.where(known, chunk.targets, 0.0))
+        return gradient.masked_fill_(~known, 0.0)
 
 
 @dataclass(frozen=True)
 class _Sums:
-    """What the quasibinary loss needs of all entries."""
+    """The sums over all entries that the quasibinary loss needs."""
 
     log_sum: float
     count: float
@@ -440,6 +464,7 @@ class _Sums:
     excess_running: float
     rows: int
     above: Tensor
+    highest: float
 
 
 def _refuse_processes(loss: TwoWay | Quasibinary) -> None:

@@ -1,6 +1,6 @@
 """Readers of published data sets, one function each: ``credibly train coco:PATH``.
 
-``pyproject.toml`` registers them by name in the entry-point group ``credibly.readers``, where any
-package can add its own. A reader takes the path, and its options by name; the command line makes
-a flag of each option (``credibly train coco:PATH --help`` lists them).
+``pyproject.toml`` registers them by name in the entry-point group ``credibly.readers``, to which
+any package can add readers. A reader takes the path, and options by name. The command line makes a
+flag of each option (``credibly train coco:PATH --help`` lists them).
 """

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from credibly.checks import InputError
+from credibly.data.class_folders import image_rows
 from credibly.data.images import ImageFiles
 from credibly.data.rows import Data, listed_targets
 from credibly.data.splits import CALIBRATION, TEST, TRAIN
@@ -20,10 +21,10 @@ WIDER_IMAGES = ("Image", "image", "images")
 
 
 def read_wider(path: Path) -> Data:
-    """Read WIDER-Attribute: one row per person, cut out by its box; train and val train.
+    """Read WIDER-Attribute: one row per person, cut out by its box; train and val both train.
 
-    ``wider_attribute_trainval.json`` and ``wider_attribute_test.json``, in the folder or in
-    ``Anno``, and the images below ``Image``.
+    The files ``wider_attribute_trainval.json`` and ``wider_attribute_test.json`` are in the folder
+    or in ``Anno``, and the images are below ``Image``.
     """
     name = "wider_attribute_{}.json"
     notes = holding(path, name.format("trainval"))
@@ -45,16 +46,10 @@ def read_wider(path: Path) -> Data:
                 boxes.append(_box(field(person, "bbox", where), where))
                 targets.append(_wider_targets(person, len(labels), where))
                 split.append(code)
-    return Data(
-        labels=labels,
-        # In the files 1 is present, −1 absent and 0 unspecified.
-        targets=as_decoded(from_signed(np.array(targets, dtype=np.int8).reshape(-1, len(labels)))),
-        ids=np.array(ids, dtype=str),
-        split=np.array(split),
-        images=ImageFiles(folder, names, source=str(folder), boxes=np.array(boxes)),
-        source="wider",
-        augmentation="crop+flip",
-    )
+    # In the files, 1 is present, −1 absent and 0 unspecified.
+    signed = np.array(targets, dtype=np.int8).reshape(-1, len(labels))
+    images = ImageFiles(folder, names, source=str(folder), boxes=np.array(boxes))
+    return image_rows(images, as_decoded(from_signed(signed)), split, labels, "wider", ids)
 
 
 def _box(box: object, where: str) -> list[float]:
@@ -76,12 +71,12 @@ VISPR_PARTS = {"train2017": TRAIN, "val2017": CALIBRATION, "test2017": TEST}
 
 
 def read_vispr(path: Path) -> Data:
-    """Read VISPR: one JSON file per image with its ``labels``; val calibrates.
+    """Read VISPR: one JSON file per image with its ``labels``; val rows are for calibration.
 
-    The files are in ``annotations/{train,val,test}2017``, or beside the images.
+    The files are in ``annotations/{train,val,test}2017``, or in the folders of the images.
 
-    Label names and their order come from ``attributes.tsv`` where it is there, else from the
-    training annotations.
+    Label names and their order come from ``attributes.tsv`` if it exists, else from the training
+    annotations.
     """
     path = holding(path, "annotations", "train2017")
     rows, names, split = [], [], []
@@ -102,15 +97,10 @@ def read_vispr(path: Path) -> Data:
     labels = _vispr_labels(
         path, [row for row, part in zip(rows, split, strict=True) if part == TRAIN]
     )
-    return Data(
-        labels=labels,
-        targets=listed_targets(rows, labels, str(path)),
-        ids=np.array([f"{Path(name).parent.name}/{Path(name).name}" for name in names]),
-        split=np.array(split),
-        images=ImageFiles(path, names, source=str(path)),
-        source="vispr",
-        augmentation="crop+flip",
-    )
+    ids = [f"{Path(name).parent.name}/{Path(name).name}" for name in names]
+    images = ImageFiles(path, names, source=str(path))
+    targets = listed_targets(rows, labels, str(path))
+    return image_rows(images, targets, split, labels, "vispr", ids)
 
 
 def _vispr_labels(path: Path, rows: list[list[str]]) -> list[str]:

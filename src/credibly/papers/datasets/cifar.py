@@ -37,8 +37,8 @@ def read_cifar100(path: Path) -> Data:
 def read_cifar60_40(path: Path, *, classes_seed: int = 0) -> Data:
     """Read CIFAR-100 without the labels of 2 of the 5 fine classes of each coarse class.
 
-    60 labels remain; the images of the other 40 classes, in training and in test, have none.
-    The paper that introduced it gives no list.
+    60 labels remain. The images of the other 40 classes, in training and in test, have no label.
+    The original paper does not list the classes.
 
     Args:
         path: the folder of CIFAR-100, binary version.
@@ -61,7 +61,7 @@ def read_cifar60_40(path: Path, *, classes_seed: int = 0) -> Data:
 
 
 def removed_classes(coarse_and_fine: Array, seed: int = 0) -> list[int]:
-    """Return two fine classes of each coarse one, drawn in the order of the coarse classes."""
+    """Return two fine classes of each coarse class, drawn in the order of the coarse classes."""
     generator = np.random.default_rng(seed)
     removed: list[int] = []
     for coarse in np.unique(coarse_and_fine[:, 0]):
@@ -79,8 +79,8 @@ def _root(path: Path, file: str, archive: str) -> Path:
     pickled = [*path.glob("**/data_batch_1"), *path.glob("**/cifar-100-python")]
     if pickled or path.name.endswith(("-py", "-python")):
         raise InputError(
-            f"{path} holds the Python version, which is pickled and could run any code when read. "
-            f"Give the binary version instead ({archive} from the CIFAR page)."
+            f"{path} holds the Python version, which is pickled and could run any code when it is "
+            f"read. Use the binary version ({archive} from the CIFAR page)."
         )
     return holding(path, file)
 
@@ -88,7 +88,7 @@ def _root(path: Path, file: str, archive: str) -> Path:
 def _records(file: Path, label_bytes: int) -> Array:
     """Return the records of a file: (n, label bytes + 3072) uint8."""
     if not file.exists():
-        raise InputError(f"{file} is missing; it belongs to this layout.")
+        raise InputError(f"{file} is missing. This layout needs it.")
     raw = np.frombuffer(read_bytes(file, "records"), dtype=np.uint8)
     if not len(raw) or len(raw) % (label_bytes + PIXELS):
         raise InputError(

@@ -17,7 +17,7 @@ SPECIES_FILES = ("plantnet300K_species_id_2_name.json", "plantnet300K_species_na
 
 
 def read_plantnet(path: Path) -> Data:
-    """Read Pl@ntNet-300K: ``images/{train,val,test}/SPECIES_ID/image``; val calibrates."""
+    """Read Pl@ntNet-300K: ``images/{train,val,test}/SPECIES_ID/image``; val rows calibrate."""
     path = holding(path, "images", "images_train", "train")
     root = path / "images" if (path / "images").is_dir() else path
     layouts = {"train": TRAIN, "val": CALIBRATION, "test": TEST}
@@ -48,7 +48,7 @@ def read_tinyimagenet(path: Path) -> Data:
         folder = path / "train" / wnid / "images"
         files = images_below(folder) if folder.is_dir() else []
         if not files:
-            raise InputError(f"{folder} must hold the training images of {wnid}; none are there.")
+            raise InputError(f"{folder} must hold the training images of {wnid}; it has no images.")
         names += [f"train/{wnid}/images/{name}" for name in files]
         classes += [column[wnid]] * len(files)
         split += [TRAIN] * len(files)
@@ -74,10 +74,10 @@ def read_tinyimagenet(path: Path) -> Data:
 
 
 def _renamed(data: Data, names: Mapping[str, str], where: str) -> Data:
-    """Return ``data`` with readable label names; the class id is added where two are the same."""
+    """Return ``data`` with readable label names; duplicate names get the class id as a suffix."""
     found = [str(field(names, label, where)) for label in data.labels]
     labels = [
         name if found.count(name) == 1 else f"{name} ({label})"
         for label, name in zip(data.labels, found, strict=True)
     ]
-    return data.relabelled(labels)
+    return dataclasses.replace(data, labels=labels)

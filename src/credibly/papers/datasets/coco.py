@@ -1,4 +1,4 @@
-"""COCO: ``annotations/instances_{train,val}YEAR.json`` beside the images."""
+"""COCO: ``annotations/instances_{train,val}YEAR.json`` and the images."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from credibly.checks import InputError, fits_memory
+from credibly.data.class_folders import image_rows
 from credibly.data.images import ImageFiles
 from credibly.data.rows import Data
 from credibly.data.splits import TEST, TRAIN
@@ -19,9 +20,9 @@ KEEP = ("images", "annotations", "categories", "id", "file_name", "image_id", "c
 
 
 def read_coco(path: Path, *, year: int | None = None, drop_empty: bool = False) -> Data:
-    """Read COCO: train images train, val images test; a label is present if any object has it.
+    """Read COCO, with val images as test rows; a label is present if any object has it.
 
-    Crowds count as presence.
+    Crowds count as objects.
 
     Args:
         path: the folder of ``annotations`` and the images.
@@ -45,15 +46,8 @@ def read_coco(path: Path, *, year: int | None = None, drop_empty: bool = False) 
         ids += [f"{part}{year}/{name}" for name in files]
         split += [code] * len(files)
         targets.append(matrix)
-    data = Data(
-        labels=labels,
-        targets=np.concatenate(targets),
-        ids=np.array(ids),
-        split=np.array(split),
-        images=ImageFiles(path, names, source=str(path)),
-        source=f"coco{year}",
-        augmentation="crop+flip",
-    )
+    images = ImageFiles(path, names, source=str(path))
+    data = image_rows(images, np.concatenate(targets), split, labels, f"coco{year}", ids)
     return data.take(np.flatnonzero(data.dense_targets.any(axis=1))) if drop_empty else data
 
 
@@ -65,7 +59,7 @@ def _year(path: Path, year: int | None) -> int:
     if year is not None and year in years:
         return year
     raise InputError(
-        f"{path} holds the years {years}; say which with `year={years[-1]}`; got {year}."
+        f"{path} holds the years {years}. Choose one, for example `year={years[-1]}`; got {year}."
     )
 
 

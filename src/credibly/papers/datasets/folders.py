@@ -9,9 +9,9 @@ from credibly.data.class_folders import subfolders
 
 
 def holding(path: Path, *needed: str) -> Path:
-    """Return the folder that holds one of ``needed``: ``path``, or one up to three levels below.
+    """Return the folder that contains one of ``needed``: ``path``, or one up to three levels below.
 
-    Archives unpack into folders of their own, so the folder around them may be named as well.
+    Archives often unpack into a subfolder, so you can also pass the folder around it.
     """
     level = [path]
     for _ in range(4):
@@ -26,7 +26,7 @@ def holding(path: Path, *needed: str) -> Path:
 
 
 def first_folder(root: Path, *names: str) -> Path:
-    """Return the first of these that is a folder below ``root``."""
+    """Return the first of these names that is a folder below ``root``."""
     for name in names:
         if (root / name).is_dir():
             return root / name

@@ -1,7 +1,7 @@
-"""MATLAB files of version 5 to 7: numbers, text, cells and structs, read without trusting them.
+"""MATLAB files of version 5 to 7: numbers, text, cells and structs, from untrusted files.
 
-``scipy.io.loadmat`` reads more, but a damaged file can crash the process inside it. Here every
-length is checked against the bytes that are there before anything is made of it.
+``scipy.io.loadmat`` supports more types, but a damaged file can crash the process. Here, every
+length is checked against the available bytes before it is used.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from credibly.checks import InputError
-from credibly.types import Array
+from credibly.types import Array, JsonObject
 from credibly.untrusted.budget import BUDGETS, read_bytes
 
 MAX_BYTES, MAX_DEPTH = BUDGETS["mat"].file_bytes, BUDGETS["mat"].depth or 0
@@ -35,18 +35,18 @@ STORED = {
 TEXT = {1: "ascii", 2: "utf-8", 4: "utf-16", 16: "utf-8", 17: "utf-16", 18: "utf-32"}
 
 
-def read_mat(path: Path, *names: str) -> dict[str, Any]:
+def read_mat(path: Path, *names: str) -> JsonObject:
     """Return the variables ``names`` of a ``.mat`` file.
 
     Arrays are flattened column by column: numbers become an array, text a string, cells a list,
     and a struct array a dict of lists, one per field.
 
     Raises:
-        InputError: naming the file, if it is not such a file, holds other kinds (objects,
-            functions), or comes to more than 256 MB once decompressed.
+        InputError: naming the file, if it is not such a file, contains other types (objects,
+            functions), or exceeds 256 MB after decompression.
     """
     if not path.exists():
-        raise InputError(f"{path} is missing; it belongs to this layout.")
+        raise InputError(f"{path} is missing. This layout needs it.")
     try:
         variables = _variables(read_bytes(path, "mat"), set(names))
     except _Damaged as error:
@@ -59,10 +59,10 @@ def read_mat(path: Path, *names: str) -> dict[str, Any]:
 
 
 class _Damaged(Exception):
-    """What a file does not hold to; the caller adds its name."""
+    """The defect of a file; the caller adds the name of the file."""
 
 
-def _variables(content: bytes, names: set[str]) -> dict[str, Any]:
+def _variables(content: bytes, names: set[str]) -> JsonObject:
     """Return the variables ``names``, and None for the others."""
     if content[124:126] in (b"\x00\x02", b"\x02\x00"):
         raise _Damaged("it is of version 7.3, save it with `-v7`")
@@ -94,7 +94,7 @@ def _decompressed(body: bytes, limit: int) -> bytes:
 
 
 class _Bytes:
-    """A stretch of bytes that is read element by element and never beyond its end."""
+    """A block of bytes that is read element by element, never beyond its end."""
 
     def __init__(self, content: bytes, order: str) -> None:
         self.content, self.order, self.position = memoryview(content), order, 0
@@ -107,7 +107,7 @@ class _Bytes:
         """Return type and content of the next element."""
         kind, size = self._words(self.position)
         start = self.position + 8
-        if kind >> 16:  # a small element: size and type in one word, the content in the next
+        if kind >> 16:  # a small element: size and type in one word, content in the next
             kind, size, start = kind & 0xFFFF, kind >> 16, self.position + 4
             if size > 4:
                 raise _Damaged("a small element is too long")
@@ -118,7 +118,7 @@ class _Bytes:
         return kind, bytes(self.content[start : start + size])
 
     def numbers(self) -> Array:
-        """Return the next element as numbers of the type it is stored in."""
+        """Return the next element as numbers of its stored type."""
         kind, body = self.element()
         if kind not in STORED or len(body) % int(STORED[kind][1:]):
             raise _Damaged(f"it holds an element of type {kind} where numbers are expected")
@@ -132,7 +132,7 @@ class _Bytes:
 
 
 def _matrix(body: _Bytes, names: set[str] | None, depth: int) -> tuple[str, Any]:
-    """Return name and value; None for variables that are not among ``names``."""
+    """Return name and value; the value is None if the name is not in ``names``."""
     if not body.remaining:
         return "", np.zeros(0)
     if depth > MAX_DEPTH:
@@ -162,7 +162,7 @@ def _checked(numbers: Array, count: int) -> Array:
 
 
 def _matrices(body: _Bytes, count: int, depth: int) -> list[Any]:
-    if count * 8 > body.remaining:  # each takes 8 bytes at least
+    if count * 8 > body.remaining:  # each takes at least 8 bytes
         raise _Damaged("it is cut short")
     values = []
     for _ in range(count):

@@ -1,4 +1,4 @@
-"""NUS-WIDE: 81 concepts, one file of 0 and 1 for each, in the order of the image lists."""
+"""NUS-WIDE: 81 concepts, each with a file of 0 and 1, in the order of the image lists."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from credibly.checks import InputError, choice
+from credibly.data.class_folders import image_rows
 from credibly.data.images import ImageFiles
 from credibly.data.rows import Data
 from credibly.data.splits import TEST, TRAIN
@@ -34,7 +35,7 @@ def read_nuswide(
             150,000 (that share, if there are fewer images) of
             ``numpy.random.default_rng(0).permutation``.
 
-    Photos that Flickr no longer has are dropped by ``skip_bad_images=True``.
+    ``skip_bad_images=True`` drops photos that Flickr no longer has.
     """
     choice("split", split, ("published", "gong"))
     path = holding(path, "ConceptsList/Concepts81.txt", "Concepts81.txt")
@@ -49,18 +50,11 @@ def read_nuswide(
         parts += [code] * len(members)
         targets.append(np.stack(columns, axis=1))
     folder = first_folder(path, "Flickr", "images", "Images")
-    data = Data(
-        labels=labels,
-        targets=np.concatenate(targets),
-        ids=np.array(names),
-        split=np.array(parts),
-        images=ImageFiles(folder, names, source=str(folder)),
-        source="nuswide",
-        augmentation="crop+flip",
-    )
+    images = ImageFiles(folder, names, source=str(folder))
+    data = image_rows(images, np.concatenate(targets), parts, labels, "nuswide", names)
     if drop_empty or split == "gong":
         data = data.take(np.flatnonzero(data.dense_targets.any(axis=1)))
-    return dataclasses.replace(data, split=_gong(len(data)), _hash=[]) if split == "gong" else data
+    return dataclasses.replace(data, split=_gong(len(data))) if split == "gong" else data
 
 
 def _gong(rows: int) -> Array:

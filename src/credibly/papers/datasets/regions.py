@@ -1,4 +1,4 @@
-"""Features of image regions, read when asked for: the layouts of bottom-up attention.
+"""Features of image regions, read on access, in the layouts of bottom-up attention.
 
 ======================  ==========================================================================
 ``FILE.tsv``            ten columns (LXMERT) or six (bottom-up attention), arrays as base64
@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from credibly.checks import InputError, input_file
-from credibly.types import Array
+from credibly.types import Array, JsonObject
 from credibly.untrusted.arrays import hdf5_array, open_hdf5, read_array, read_arrays
 from credibly.untrusted.budget import read_rows, worded
 
@@ -38,7 +38,7 @@ _DIGITS = re.compile(r"(\d+)$")
 
 
 def image_number(name: object) -> str:
-    """Return the number at the end of an image's name, as COCO counts: the key of its features.
+    """Return the number at the end of an image's name, as in COCO: the key of its features.
 
     Example:
         >>> image_number("COCO_val2014_000000000042"), image_number(42)
@@ -61,7 +61,7 @@ class RegionSource:
     """A file or folder of features by image number."""
 
     path: Path
-    names: dict[str, Any]
+    names: JsonObject
     width: int
     most: int
     """The number of regions of the first image; others have at most as many."""
@@ -71,14 +71,14 @@ class RegionSource:
         """Return the regions of one image."""
 
     def _open(self) -> None:
-        """Take width and number of regions from the first image."""
+        """Set width and number of regions from the first image."""
         if not self.names:
             raise InputError(f"{self.path} must hold features of at least one image; it is empty.")
         first = self.read(next(iter(self.names)))
         self.most, self.width = first.features.shape
 
     def checked(self, key: str) -> Region:
-        """Return the regions of one image, of the shape that the first image has."""
+        """Return the regions of one image, checked against the shape of the first image."""
         region = self.read(key)
         count, width = region.features.shape
         if width != self.width or count > self.most:
@@ -90,14 +90,14 @@ class RegionSource:
 
 
 class Regions(Sequence[Region]):
-    """One image's regions per row; several rows may ask about the same image."""
+    """The regions of one image per row; several rows may use the same image."""
 
     def __init__(self, source: RegionSource, keys: Sequence[str]) -> None:
         self.source, self.keys = source, list(keys)
 
     @property
     def names(self) -> list[str]:
-        """Return what a fingerprint is made of."""
+        """Return the names that enter a fingerprint."""
         return [f"{self.source.path.name} {self.shape}", *self.keys]
 
     @property
@@ -130,7 +130,7 @@ class Regions(Sequence[Region]):
 
 
 def open_regions(path: Path) -> RegionSource:
-    """Return the features in a file or folder, by its layout."""
+    """Open the features in a file or folder, by its layout."""
     if path.is_dir():
         files = [each for each in sorted(path.iterdir()) if each.suffix.lower() in FILES]
         return (
@@ -147,7 +147,7 @@ def open_regions(path: Path) -> RegionSource:
 
 
 class _Several(RegionSource):
-    """Several files of one extractor, such as those of train2014 and val2014."""
+    """Several files of one feature extractor, such as those of train2014 and val2014."""
 
     def __init__(self, path: Path, sources: Sequence[RegionSource]) -> None:
         self.path, self.names = path, {}
@@ -167,7 +167,7 @@ class _Several(RegionSource):
 
 
 class _Tsv(RegionSource):
-    """Lines are found once; the arrays of an image are decoded when it is asked for."""
+    """A TSV file: lines are located once, and the arrays of an image are decoded on access."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.names = path, {}
@@ -231,7 +231,7 @@ def _base64(cell: bytes, count: int, where: str) -> Array:
 
 
 class _Hdf5(RegionSource):
-    """The file stays open: pages of it are read when asked for."""
+    """An HDF5 file, which stays open and is read on access."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -243,7 +243,7 @@ class _Hdf5(RegionSource):
                 self.names = {image_number(name): name for name in self.file}
         self._open()
 
-    def _rows(self) -> dict[str, Any]:
+    def _rows(self) -> JsonObject:
         lacking = [name for name in ("image_bb", "image_ids") if name not in self.file]
         if lacking:
             raise InputError(
@@ -276,7 +276,7 @@ def _of_group(group: Any, where: str) -> tuple[Any, Any]:
 
 
 class _ArrayFiles(RegionSource):
-    """A folder with one file of arrays per image; never a pickle."""
+    """A folder with one file of arrays per image, never a pickle."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -305,7 +305,7 @@ NAMES = ("x", "features", "bbox", "boxes", "image_w", "image_h")
 
 
 def _of_npz(arrays: dict[str, Array], file: Path) -> tuple[Array, Array]:
-    """Return features and boxes of ``x``, ``bbox``, ``image_w``, ``image_h``, or by plain names."""
+    """Return features and boxes from ``x``, ``bbox``, ``image_w``, ``image_h``, or plain names."""
     for name in ("x", "features"):
         if name in arrays:
             features = arrays[name]

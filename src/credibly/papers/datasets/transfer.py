@@ -1,7 +1,6 @@
-"""Nine sets that transfer learning is measured on, each in the layout it is published in.
+"""Nine data sets of transfer learning, each in its published layout.
 
-One label per image. Lists for training train, lists for validation calibrate, lists for testing
-test.
+Each image has one label. Published validation rows are used for calibration.
 """
 
 from __future__ import annotations
@@ -50,9 +49,10 @@ def read_aircraft(
 def read_caltech101(path: Path, *, per_class: int = 30) -> Data:
     """Read Caltech-101: ``101_ObjectCategories/CLASS/image_0001.jpg``.
 
-    No split is published. As its authors do, ``per_class`` images of each class train and the
-    others test; ours are the first of ``numpy.random.default_rng(0).permutation``, class by class
-    in alphabetical order. The folder ``BACKGROUND_Google`` is a class like the others.
+    No split is published. As the authors do, ``per_class`` images of each class are training rows
+    and the others test rows. Here they are the first of
+    ``numpy.random.default_rng(0).permutation``, class by class in alphabetical order. The folder
+    ``BACKGROUND_Google`` is an ordinary class.
 
     Args:
         path: the folder of the data set.
@@ -77,8 +77,9 @@ def read_caltech101(path: Path, *, per_class: int = 30) -> Data:
 
 
 def read_cars(path: Path) -> Data:
-    """Read Stanford Cars: ``devkit/*.mat`` with ``cars_train`` and ``cars_test``, or
-    ``cars_annos.mat`` with ``car_ims``.
+    """Read Stanford Cars: ``devkit/*.mat`` and the folders of images, or ``cars_annos.mat``.
+
+    The folders are ``cars_train`` and ``cars_test``, or ``car_ims`` with ``cars_annos.mat``.
     """
     path = holding(path, "cars_annos.mat", "cars_train")
     if (path / "cars_annos.mat").exists():
@@ -157,7 +158,7 @@ def read_dtd(path: Path, *, partition: int = 1) -> Data:
 def read_flowers(path: Path) -> Data:
     """Read Flowers-102: ``imagelabels.mat``, ``setid.mat`` and ``jpg/image_00001.jpg``.
 
-    The files give numbers, no names: the labels are ``"001"`` to ``"102"``.
+    The files contain numbers but no names, so the labels are ``"001"`` to ``"102"``.
     """
     root = holding(path, "setid.mat")
     file = root / "imagelabels.mat"
@@ -218,7 +219,7 @@ def read_pets(path: Path) -> Data:
 def read_sun397(path: Path, *, partition: int = 1) -> Data:
     """Read SUN397: ``ClassName.txt`` and ``{Training,Testing}_NN.txt``, here or in ``Partitions``.
 
-    Images are below ``SUN397`` or the folder itself.
+    Images are below ``SUN397`` or below the folder itself.
 
     Args:
         path: the folder of the data set.
@@ -244,7 +245,7 @@ def read_sun397(path: Path, *, partition: int = 1) -> Data:
 
 
 class _Images:
-    """Collects images with one label each, and checks that label with the row it comes from."""
+    """Collect images with one label each, and check that the label is known, naming its row."""
 
     def __init__(self, labels: Sequence[str]) -> None:
         self.labels = list(labels)
@@ -254,7 +255,7 @@ class _Images:
         self._split: list[int] = []
 
     def add(self, name: str, label: str, part: int, where: str) -> None:
-        """Add an image whose class is known by name."""
+        """Add an image whose class is given by name."""
         if label not in self._place:
             raise InputError(
                 f"{where}: class {label!r} is not among the {len(self.labels)} published ones. "
@@ -263,7 +264,7 @@ class _Images:
         self._append(name, self._place[label], part)
 
     def add_number(self, name: str, number: object, part: int, where: str) -> None:
-        """Add an image whose class is known by number, from 1."""
+        """Add an image whose class is given by number, from 1."""
         index = _whole(number, where)
         if not 1 <= index <= len(self.labels):
             raise InputError(f"{where}: classes are 1 to {len(self.labels)}; got {index}.")
@@ -275,7 +276,7 @@ class _Images:
         self._split.append(part)
 
     def data(self, root: Path, source: str) -> Data:
-        """Return what was added as rows."""
+        """Return the added images as rows."""
         if not self._names:
             raise InputError(f"{root} must list images; it lists none.")
         return class_images(root, self._names, self._classes, self._split, self.labels, source)

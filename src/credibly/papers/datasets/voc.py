@@ -1,4 +1,4 @@
-"""PASCAL VOC devkit: the classification lists, or the annotations where they are missing."""
+"""PASCAL VOC devkit: the classification lists, or the annotations if the lists are missing."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from credibly.checks import InputError, nearest
+from credibly.data.class_folders import image_rows
 from credibly.data.images import ImageFiles
 from credibly.data.rows import Data
 from credibly.data.splits import TEST, TRAIN
@@ -25,8 +26,8 @@ LABELS = (
 def read_voc(path: Path) -> Data:
     """Read a ``VOCYEAR`` folder, or a devkit with one; a label of only difficult objects is −1.
 
-    The test list tests and ``trainval`` trains where the test annotations are there (2007);
-    otherwise ``val`` tests and ``train`` trains (2012).
+    If the test annotations exist (2007), ``trainval`` is for training and ``test`` for testing.
+    Otherwise (2012), ``train`` is for training and ``val`` for testing.
     """
     root = holding(path, "ImageSets/Main")
     sets = root / "ImageSets" / "Main"
@@ -48,15 +49,8 @@ def read_voc(path: Path) -> Data:
             notes = root / "Annotations"
             targets.append(np.stack([_from_annotation(notes / f"{id_}.xml") for id_ in members]))
     files = [f"JPEGImages/{name}.jpg" for name in ids]
-    return Data(
-        labels=list(LABELS),
-        targets=as_decoded(np.concatenate(targets)),
-        ids=np.array(ids),
-        split=np.array(split),
-        images=ImageFiles(root, files, source=str(root)),
-        source=root.name.lower(),
-        augmentation="crop+flip",
-    )
+    images, found = ImageFiles(root, files, source=str(root)), as_decoded(np.concatenate(targets))
+    return image_rows(images, found, split, LABELS, root.name.lower(), ids)
 
 
 def _from_lists(sets: Path, name: str, members: list[str]) -> Array:

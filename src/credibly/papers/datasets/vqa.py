@@ -34,7 +34,7 @@ DENSE = 2**28
 
 @dataclass(frozen=True)
 class Question:
-    """A question about an image, and what people answered."""
+    """A question about an image, and the answers of people."""
 
     number: str
     image: str
@@ -53,10 +53,10 @@ def read_vqa(
     soft: Literal["lxmert", "printed"] | None = None,
     min_occurrence: int | None = None,
 ) -> Data:
-    """Read VQA v2 as published: ``train2014`` trains, ``val2014`` tests.
+    """Read VQA v2 as published: ``train2014`` are training rows, ``val2014`` test rows.
 
-    The labels are the answers that are the most frequent one of at least ``min_occurrence``
-    questions (9, which gives LXMERT's 3,129), normalised as in the official evaluation.
+    The labels are the answers that are the most frequent answer of at least ``min_occurrence``
+    questions (9 gives LXMERT's 3,129), normalised as in the official evaluation.
 
     Args:
         path: folder of ``v2_OpenEnded_mscoco_*_questions.json`` and
@@ -93,7 +93,7 @@ def read_vqa(
 def _targets(questions: Sequence[Question], answers: Sequence[str], share: float) -> SparseTargets:
     """Return min(1, ``share`` × people) of the answers to each question.
 
-    Without human answers (the test questions as published) nothing is known of a question.
+    Questions without human answers, such as the published test questions, are unknown.
     """
     column = {answer: index for index, answer in enumerate(answers)}
     offsets, indices, counts = [0], [], []
@@ -109,7 +109,7 @@ def _targets(questions: Sequence[Question], answers: Sequence[str], share: float
 
 
 def read_questions(path: Path) -> list[Question]:
-    """Return the questions of all parts that are there, with the answers where they are."""
+    """Return the questions of all parts that exist, with their answers if they are published."""
     path = holding(path, *(QUESTIONS.format(part) for part in PARTS))
     found = [part for part in PARTS if (path / QUESTIONS.format(part)).exists()]
     return [question for part in found for question in _part(path, part)]
@@ -134,7 +134,7 @@ def _part(path: Path, part: str) -> list[Question]:
 
 
 def _annotations(file: Path) -> dict[str, tuple[tuple[str, ...], str]]:
-    """Return by question the normalised answers of each person, and the most frequent answer."""
+    """Return, by question, the normalised answers of each person and the most frequent answer."""
     found: dict[str, tuple[tuple[str, ...], str]] = {}
     cache: dict[str, str] = {}
 
@@ -159,7 +159,7 @@ def _annotations(file: Path) -> dict[str, tuple[tuple[str, ...], str]]:
 
 
 def vocabulary(questions: Sequence[Question], least: int, path: Path) -> list[str]:
-    """Return the answers that are the usual one of at least ``least`` questions, sorted."""
+    """Return the answers that are the most frequent one of at least ``least`` questions, sorted."""
     counts = Counter(question.usual for question in questions if question.usual)
     chosen = sorted(answer for answer, count in counts.items() if count >= least)
     if not chosen:
@@ -173,7 +173,7 @@ def vocabulary(questions: Sequence[Question], least: int, path: Path) -> list[st
 
 
 def answer_counts(questions: Sequence[Question], answers: Sequence[str]) -> Array:
-    """Return how many people gave each answer, (questions, answers) float32."""
+    """Return the number of people who gave each answer, (questions, answers) float32."""
     column = {answer: place for place, answer in enumerate(answers)}
     fits_memory("targets", len(questions), len(answers))
     counts = np.zeros((len(questions), len(answers)), np.float32)
@@ -185,9 +185,9 @@ def answer_counts(questions: Sequence[Question], answers: Sequence[str]) -> Arra
 
 
 def vqa_counts(path: str | Path, ids: Sequence[str], answers: Sequence[str]) -> Array:
-    """Return how many people gave each answer to the questions ``ids`` of the VQA folder ``path``.
+    """Return how many people gave each answer to the questions ``ids`` of a VQA folder.
 
-    For ``cr.papers.vqa.vqa_accuracy`` on predictions, whose ids are question numbers.
+    Use it with ``cr.papers.vqa.vqa_accuracy`` on predictions, whose ids are question numbers.
     """
     by_number = {question.number: question for question in read_questions(Path(path))}
     for number in ids:

@@ -1,4 +1,4 @@
-"""Maximum likelihood for ``Joint``: compiled loops over rows, and L-BFGS on the penalised sum."""
+"""Fit ``Joint`` by penalised maximum likelihood: compiled loops over rows, and L-BFGS."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _BLOCK = 256
 def likelihood(chances, truths, terms, negligible):
     """Return log-likelihood minus that of independent labels, per row, and its gradients.
 
-    The gradients are by the logarithms of ``factors`` (M, L), by ``weights`` (M,), by ``empty``, by
-    the ``shares`` (K,) that scale the empty set, and by ``temper``. Part ``k`` and part ``K + k``
-    belong to component ``k``. Labels of probability below ``negligible`` that are not seen present
-    change nothing.
+    The gradients are with respect to the logarithms of ``factors`` (M, L), ``weights`` (M,),
+    ``empty``, the ``shares`` (K,) that scale the empty set, and ``temper``. Parts ``k`` and
+    ``K + k`` belong to component ``k``. Labels that are not known to be present and have a
+    probability below ``negligible`` are skipped.
     """
     rows, labels = chances.shape
     factors, weights, empty, shares, temper = terms
@@ -76,7 +76,7 @@ def likelihood(chances, truths, terms, negligible):
             seen[k] *= weights[k] / observed
         for k in range(components):
             by_shares[k] += empty * scales[k] * none_gain
-            # What the gain changes by where this component's evidence counts more.
+            # The change of the gain when this component's evidence gets more weight.
             gain = empty * shares[k] * scales[k] * none_gain
             for m in range(k, parts, components):
                 gain += seen[m] - prior[m]
@@ -102,7 +102,7 @@ def likelihood(chances, truths, terms, negligible):
 
 @compiled(error_model="numpy", nogil=True)
 def row_weights(columns, places, terms):
-    """Return the weight of every part in every row, (M + 1, rows); the last is the empty set's.
+    """Return the weight of every part in every row, (M + 1, rows); the last part is the empty set.
 
     Label ``j`` of the model is row ``places[j]`` of ``columns``.
     """
@@ -150,19 +150,19 @@ def row_weights(columns, places, terms):
 NODE = 0.5
 """Base of the bend of the size factor, h(s) = λˢ (1 − bend · NODEˢ)."""
 
-_STEEPEST = 0.999  # of the bend at which a set of one label would be impossible
-_NEGLIGIBLE = 1e-6  # a label this improbable moves a log-likelihood by less than a millionth
-_LIMIT = 5.0  # of log-factors: they stay within a factor of 150
-_ODDS_RIDGE = 30.0  # odds stay near the predicted ones
+_STEEPEST = 0.999  # share of the bend at which a set of one label would be impossible
+_NEGLIGIBLE = 1e-6  # a label with a lower probability changes a log-likelihood by less than 1e-6
+_LIMIT = 5.0  # on log-factors, which keeps factors below 150
+_ODDS_RIDGE = 30.0  # keeps odds near the predicted ones
 _TOLERANCE = 1e-6  # relative change of the objective at which the search ends
 _SHAPE = 4  # slope, bend, log of the empty set's factor, τ − 1
-_TEMPER_RIDGE = 10.0  # τ leaves 1 only where truth asks for it
-_WEAK_RIDGE = 0.02  # keeps what no row needs from running off
+_TEMPER_RIDGE = 10.0  # keeps τ near 1 unless the truth contradicts it
+_WEAK_RIDGE = 0.02  # keeps parameters finite that no row determines
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """The fitted numbers: one factor per component and label, and the shape of the size factor."""
+    """The fitted parameters: one factor per component and label, and those of the size factor."""
 
     components: Array  # (K, L) log-factors of the odds
     shares: Array  # (K,) positive, sum 1
@@ -181,7 +181,7 @@ class Parameters:
         return factors, weights, self.empty - (1.0 - self.bend)
 
     def terms(self) -> tuple[Array, Array, float, Array, float]:
-        """Return what the compiled loops over rows take."""
+        """Return the arguments of the compiled loops over rows."""
         return (*self.parts(), self.shares, self.temper)
 
 
@@ -193,10 +193,10 @@ def fit(
     Args:
         chances: probabilities strictly between 0 and 1, (rows, labels).
         truths: 1, 0, or −1 for unknown.
-        components: number of products $K$; one has no pair terms.
+        components: number of products $K$; a single one has no pair terms.
         ridge: penalty on the square of the components' log-factors.
-        seed: of their random start.
-        steps: largest number of L-BFGS steps.
+        seed: seed of the random start.
+        steps: limit on the number of L-BFGS steps.
     """
     from scipy.optimize import minimize
 
@@ -223,7 +223,7 @@ def fit(
 
 
 class Slopes(NamedTuple):
-    """Derivatives of the log-likelihood by what the compiled loop takes."""
+    """Derivatives of the log-likelihood with respect to the arguments of the compiled loop."""
 
     by_factor: Array  # of the logarithms of the factors, (L, M)
     by_weight: Array  # (M,)
@@ -250,7 +250,7 @@ class _ParameterVector:
         size = self.components * self.labels if self.free else 0
         offsets = 0.5 * np.random.default_rng(seed).standard_normal(size)
         start = np.concatenate([np.zeros(self.cuts[-1]), offsets])
-        start[1] = 0.0 if self.free else 0.1  # at 0 the bend has no parts of its own
+        start[1] = 0.0 if self.free else 0.1  # at 0 the second half of the parts is missing
         return start
 
     def bounds(self) -> list[tuple[float, float]]:
@@ -258,7 +258,7 @@ class _ParameterVector:
         limits = np.full(size, _LIMIT)
         limits[2] = 12.0
         bounds = [(-limit, limit) for limit in limits.tolist()]
-        # Several components can differ in size themselves; one has nothing to temper.
+        # Several components can model the size without a bend. A single one needs no temper.
         bounds[1 if self.free else 3] = (0.0, 0.0)
         if self.free:
             bounds[3] = (-1.0, 0.5)
@@ -291,11 +291,11 @@ class _ParameterVector:
         return float(gradient @ np.concatenate(values)) / 2, gradient
 
     def chain(self, blocks: tuple[Array, Array, Array, Array], slopes: Slopes) -> Array:
-        """Return the gradient of the vector from those of the compiled loop."""
+        """Return the gradient with respect to the vector from that of the compiled loop."""
         shape, _, _, _ = blocks
         found = self.parameters(blocks)
         by_factor, by_weight, by_empty = slopes.by_factor.T, slopes.by_weight, slopes.by_empty
-        if found.bend == 0:  # fixed: the second half of the parts is missing
+        if found.bend == 0:  # the bend is fixed, and the second half of the parts is missing
             by_factor = np.concatenate([by_factor, np.zeros_like(by_factor)])
             by_weight = np.concatenate([by_weight, np.zeros_like(by_weight)])
         first, second = np.split(by_weight, 2)

@@ -1,10 +1,10 @@
-"""Label sets by joint probabilities: the most probable set, and sets that hold all true labels."""
+"""Label sets by a joint model: the most probable set, and sets that contain all true labels."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -13,14 +13,14 @@ from credibly.checks import InputError
 from credibly.decide.base import Decision
 from credibly.decide.guarantees import conformal_quantile
 from credibly.retrieve.joint.model import SMALLEST, Joint
-from credibly.types import Array
+from credibly.types import Array, JsonObject
 
 if TYPE_CHECKING:
     from torch import nn
 
 
 class _JointDecision(Decision):
-    """A decision by a joint model; its columns are those of ``for_labels``, or as fitted."""
+    """A decision by a joint model; columns are those of ``for_labels``, else of the fit."""
 
     def __init__(self, joint: Joint) -> None:
         joint.check_fitted()
@@ -33,7 +33,7 @@ class _JointDecision(Decision):
         bound.labels = tuple(labels)
         return bound
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> JsonObject:
         return {**super().state(), "labels": list(self.labels), "joint": self.joint.state()}
 
     def to_module(self) -> nn.Module:
@@ -54,8 +54,8 @@ class _JointDecision(Decision):
 class MostProbableSet(_JointDecision):
     """Select the most probable label set of each row under a joint model.
 
-    It is the set that is right as a whole most often (subset accuracy), not the one with the most
-    right labels.
+    This set is most often right as a whole (subset accuracy). It is not always the set with the
+    most right labels.
 
     Args:
         joint: a fitted ``Joint``.
@@ -75,8 +75,8 @@ class MostProbableSet(_JointDecision):
     @property
     def statement(self) -> str:
         return (
-            "Each row has the label set that is most probable as a whole under the joint model; "
-            "nothing is guaranteed about it."
+            "Each row has the most probable label set under the joint model. Nothing is "
+            "guaranteed about it."
         )
 
     def _sets(self, probabilities: Array) -> Array:
@@ -84,14 +84,14 @@ class MostProbableSet(_JointDecision):
 
 
 class JointCoverage(_JointDecision):
-    r"""Select sets that hold all true labels of a row with probability ``level``.
+    r"""Select sets that contain all true labels of a row with probability ``level``.
 
-    Split conformal prediction over the joint score. The labels of a row are taken from the most to
-    the least probable; the nonconformity score of a row is the probability, under the joint model,
-    that all its labels are among the first $m$, where $m$ is the least that holds all true ones.
-    The quantile is the ⌈(n + 1) level⌉-th smallest score of n held-out rows, and a set has the
-    largest $m$ whose probability is at most the quantile. The guarantee holds whether the joint
-    model is right or not; a better model gives smaller sets.
+    This is split conformal prediction with a joint score. The labels of a row are added in order of
+    descending probability. Let $m$ be the smallest number of labels that contains all true ones.
+    The nonconformity score of a row is the probability, under the joint model, that all its labels
+    are among the first $m$. The quantile is the ⌈(n + 1) level⌉-th smallest score of n held-out
+    rows, and a set has the largest $m$ whose probability is at most the quantile. The guarantee
+    holds even if the joint model is wrong; a better model gives smaller sets.
 
     Args:
         joint: a fitted ``Joint``. It must not be fitted on the rows given to ``fit``.
@@ -110,6 +110,7 @@ class JointCoverage(_JointDecision):
     """
 
     name = "joint-coverage"
+    guarantee = "expected"
     fitted_on = "truth"
     quantile: float
     num_rows: int
@@ -125,7 +126,7 @@ class JointCoverage(_JointDecision):
         known = ((targets == 0) | (targets == 1)).all(axis=1)
         order, contained = self._contained(self._checked(probabilities)[known])
         present = np.take_along_axis(targets[known] == 1, order, axis=1)
-        # The place of the last true label, counted from 1; 0 without any.
+        # The rank of the last true label, counted from 1; 0 without a true label.
         last = np.where(present, np.arange(1, present.shape[1] + 1), 0).max(axis=1)
         scores = np.take_along_axis(contained, last[:, None], axis=1)[:, 0]
         self.quantile = conformal_quantile(scores, self.level, "whose labels are all known")
@@ -134,23 +135,22 @@ class JointCoverage(_JointDecision):
     @property
     def statement(self) -> str:
         return (
-            f"A new row's set holds all its true labels with a probability of at least "
-            f"{self.level:g} (over the draw of the fitted rows too), if it is exchangeable with "
-            "the fitted rows, which were used neither for training nor for the joint model."
+            "The set of a new row contains all its true labels with a probability of at least "
+            f"{self.level:g}, if new rows are drawn like the fitted ones."
         )
 
     def _sets(self, probabilities: Array) -> Array:
         order, contained = self._contained(self._checked(probabilities))
-        size = (contained <= self.quantile).sum(axis=1) - 1  # −1 where even no label is too many
+        size = (contained <= self.quantile).sum(axis=1) - 1  # −1 if even the empty set is too large
         sets = np.zeros(probabilities.shape, bool)
         np.put_along_axis(sets, order, np.arange(order.shape[1]) < size[:, None], axis=1)
         return sets
 
     def _contained(self, probabilities: Array) -> tuple[Array, Array]:
-        """Return labels by falling probability, and P(all labels are among the first 0 … L)."""
+        """Return labels by descending probability, and P(all labels are among the first 0 … L)."""
         chances = np.clip(np.asarray(probabilities, np.float64), SMALLEST, 1 - SMALLEST)
         order = np.argsort(-chances, axis=1, kind="stable")
         columns = [self.labels.index(name) for name in self.joint.labels]
-        place = np.argsort(columns)  # of each label in the model's own order
+        place = np.argsort(columns)  # index of each column in the label order of the model
         contained = self.joint.contained(chances[:, columns], place[order])
         return order, np.maximum.accumulate(contained, axis=1)

@@ -1,4 +1,4 @@
-r"""Labels that depend on each other: which go together, and how many.
+r"""A joint model of labels that depend on each other.
 
 The probability of a label set $y$ of a row is
 
@@ -7,16 +7,17 @@ $$P(y \mid x) \propto h(|y|) \sum_{k=1}^K c_k\, E_k(x)^{\tau - 1} \prod_l
   E_k = \prod_l (1 + p_l(x) (\lambda e_{lk} - 1))$$
 
 with $h(0) = \rho$, $h(s) = \lambda^s (1 - b\,2^{-s})$, $c_k > 0$ and factors $e_{lk} > 0$.
-$E_k(x)$ is how well component $k$ agrees with the row's own probabilities. With $\tau = 1$ labels
-that speak for the same component are all believed, which makes marginals too extreme; with
-$\tau = 0$ components have the same weights in every row, which makes them too moderate. $\tau$ is
-fitted, and so marginals stay as good as the predicted ones.
+$E_k(x)$ is how well component $k$ agrees with the row's own probabilities. With $\tau = 1$, labels
+that indicate the same component are all counted as separate evidence, which makes marginals too
+extreme. With $\tau = 0$, components have the same weights in every row, which makes marginals too
+moderate. $\tau$ is fitted, so marginals stay as good as the predicted ones.
 
-One component corrects how many labels a row has (the empty set has a factor of its own); several
-also say which labels go together, and then $b = 0$. Expanding $h$ gives $2$ products for one
-component and $K$ for several, some with a negative weight, and one term for the empty set. So every
-boolean formula that is exact for independent labels is exact here, and a query needs its own labels
-and $K + 1$ weights per row (three for $K = 1$), whatever the number of labels.
+One component corrects the number of labels per row (the empty set has its own factor). Several
+components also model which labels occur together, and then $b = 0$. Expanding $h$ gives $2$
+products for one component and $K$ for several, some with a negative weight, and one term for the
+empty set. So every boolean formula that is exact for independent labels is exact here. A query
+needs only its own labels and $K + 1$ weights per row (three for $K = 1$), whatever the number of
+labels.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from credibly.retrieve.query import (
     evaluate,
     query_of,
 )
-from credibly.targets import Coding, TargetsLike
+from credibly.targets import Coding, Targets, TargetsLike
 from credibly.types import Array, ArrayLike
 from credibly.untrusted.documents import read_json_object
 
@@ -63,9 +64,9 @@ class Joint:
     """A mixture of products with a factor for the number of labels; fit on held-out predictions.
 
     Args:
-        components: number of products $K$; 1 corrects only how many labels a row has.
-        ridge: how strongly the factors of all components are held together.
-        seed: of the random start of the components.
+        components: number of products $K$; 1 corrects only the number of labels per row.
+        ridge: strength of the penalty that keeps the factors of all components similar.
+        seed: seed of the random start of the components.
 
     Example:
         >>> probabilities = np.full((400, 2), 0.5)   # a cat or a dog, never both
@@ -101,15 +102,16 @@ class Joint:
         labels: Sequence[str],
         coding: Coding | None = None,
     ) -> Joint:
-        """Fit on predictions that were not trained on, and their truth.
+        """Fit on held-out predictions and their truth.
 
-        At most 10,000 rows are used, drawn at random. Labels that are never seen together keep a
-        small probability of it: the ridge bounds every factor.
+        At most 10,000 rows are used, drawn at random. Labels that never occur together keep a small
+        joint probability, because the ridge bounds every factor.
 
         Raises:
             InputError: without known truth, or with more components than rows.
         """
-        chances, truth, names = fitting_truth(probabilities, targets, labels, coding)
+        decoded = Targets.beside(probabilities, targets, "probabilities", coding=coding)
+        chances, truth, names = fitting_truth(probabilities, decoded, labels)
         if self.components > len(chances):
             raise InputError(
                 f"`components` must be at most the number of rows with truth, {len(chances)}; got "
@@ -130,11 +132,11 @@ class Joint:
 
     @cached_property
     def digest(self) -> str:
-        """A hash of everything fitted."""
+        """A hash of all fitted parameters."""
         return hashlib.sha256(json.dumps(self.state()).encode()).hexdigest()
 
     def check(self, labels: Sequence[str]) -> None:
-        """Raise unless it is fitted, and on exactly these labels."""
+        """Raise unless the model is fitted on exactly these labels."""
         self.check_fitted()
         if odd := sorted(set(labels) ^ set(self.labels)):
             where = "only in the predictions" if odd[0] in set(labels) else "only in `joint`"
@@ -144,7 +146,7 @@ class Joint:
             )
 
     def check_fitted(self) -> None:
-        """Raise unless it is fitted."""
+        """Raise unless the model is fitted."""
         if not self.labels:
             raise InputError("`joint` must be fitted; call `joint.fit(probabilities, targets, …)`.")
 
@@ -157,7 +159,7 @@ class Joint:
 
         Args:
             query: text, or a parsed query.
-            probabilities: (rows, labels), columns as ``labels``, or as fitted.
+            probabilities: (rows, labels), with the columns ``labels`` or those of the fit.
             labels: names of the columns.
         """
         return probability(query, probabilities, self.labels if labels is None else labels, self)
@@ -165,14 +167,14 @@ class Joint:
     def conditional(
         self, given: str | Query, probabilities: ArrayLike, labels: Sequence[str] | None = None
     ) -> Array:
-        """Return the probability of each label in each row, given that ``given`` holds there.
+        """Return the probability of each label in each row, given that the row satisfies ``given``.
 
-        Rows in which ``given`` cannot hold get NaN.
+        Rows that cannot satisfy ``given`` get NaN.
 
         Args:
             given: a query, such as ``"+dog -cat"``.
-            probabilities: (rows, labels), columns as ``labels``, or as fitted.
-            labels: names of the columns, which are those of the result too.
+            probabilities: (rows, labels), with the columns ``labels`` or those of the fit.
+            labels: names of the columns, also of the result.
         """
         names = list(self.labels if labels is None else labels)
         query = as_query(given, names)
@@ -201,9 +203,9 @@ class Joint:
 
         Args:
             found: the formula.
-            names: the row of ``columns`` that holds each label.
+            names: the row of ``columns`` for each label.
             columns: float32 probabilities, (labels, rows).
-            prepared: what ``prepare`` returned for these rows, if it was called.
+            prepared: the result of ``prepare`` for these rows, if available.
         """
         if found.root in (NEVER, ALWAYS):
             return np.full(columns.shape[1], float(found.root))
@@ -244,7 +246,8 @@ class Joint:
         """
         self.check_fitted()
         names = list(self.labels if labels is None else labels)
-        chances, truth, _ = checked_truth(probabilities, targets, names, coding)
+        decoded = Targets.beside(probabilities, targets, "probabilities", coding=coding)
+        chances, truth, _ = checked_truth(probabilities, decoded, names)
         self.check(names)
         order = [names.index(name) for name in self.labels]
         chances, truth = chances[:, order], truth[:, order]
@@ -258,7 +261,7 @@ class Joint:
         """Return the distribution as weights (M + 1, rows) and products (M + 1, rows, labels).
 
         The weights of a row sum to one; some may be negative. The last product has no label. The
-        probability of any query is the weighted sum of those under independence.
+        probability of a query is the weighted sum of its probabilities under the products.
         """
         names, chances = self._given(probabilities, labels)
         places = {name: place for place, name in enumerate(names)}
@@ -278,7 +281,7 @@ class Joint:
 
         Args:
             chances: probabilities inside (0, 1), columns in the order of ``labels``.
-            order: the labels of each row in the order they are taken, as places in ``labels``.
+            order: the order in which the labels of each row are added, as indices in ``labels``.
         """
         evidence, log_total = self._evidence(chances)
         none = np.log1p(-chances).sum(axis=1) - log_total
@@ -297,7 +300,7 @@ class Joint:
     ) -> tuple[Array, Array]:
         """Return one label set per row, and its probability.
 
-        With one component it is the most probable set of all. With several it is the best of the
+        With one component it is the most probable set of all. With several, it is the best of the
         sets that are most probable for their size under one of the components.
         """
         names, chances = self._given(probabilities, labels)
@@ -314,7 +317,7 @@ class Joint:
     def _given(
         self, probabilities: ArrayLike, labels: Sequence[str] | None
     ) -> tuple[list[str], Array]:
-        """Return checked names and probabilities inside (0, 1), columns as given."""
+        """Return checked names and probabilities inside (0, 1), in the given order of columns."""
         self.check_fitted()
         names = list(self.labels if labels is None else labels)
         chances, _ = checked_probabilities(probabilities, names)
@@ -347,7 +350,7 @@ class Joint:
         return sets, np.exp(best)
 
     def _evidence(self, chances: Array) -> tuple[Array, Array]:
-        """Return the tempering factor of each component in each row, and log of the total mass."""
+        """Return the tempering factor of each component in each row, and the log of the sum."""
         shares, temper = self.parameters.shares, self.parameters.temper
         products = np.stack([np.prod(1 + chances * (each - 1), axis=1) for each in self._factors])
         evidence = products[: len(shares)] ** (temper - 1.0)
@@ -359,7 +362,7 @@ class Joint:
     # Files -----------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        """Return everything fitted, as plain values for JSON."""
+        """Return all fitted parameters as plain values, for JSON."""
         self.check_fitted()
         found = self.parameters
         return {
@@ -380,10 +383,7 @@ class Joint:
         try:
             known = int(state["joint"]) == VERSION
             if "size_factors" in state:  # of version 0.2
-                raise InputError(
-                    "it has one factor per number of labels, a model that was removed. Fit the "
-                    "model again."
-                )
+                raise InputError("it uses a type of model that was removed. Fit the model again.")
             labels = tuple(str(name) for name in state["labels"])
             found = Parameters(
                 np.asarray(state["log_factors"], np.float64),
@@ -391,7 +391,7 @@ class Joint:
                 float(state["log_slope"]),
                 float(state["bend"]),
                 float(state["empty_factor"]),
-                float(state.get("temper", 1.0)),  # files of version 0.2 have none
+                float(state.get("temper", 1.0)),  # files of version 0.2 lack it
             )
             joint = cls(components=max(1, len(found.shares)), ridge=float(state["ridge"]))
         except (KeyError, TypeError, ValueError, OverflowError) as error:
@@ -423,7 +423,7 @@ class Joint:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Joint:
-        """Return the model that ``write``, or ``credibly joint fit``, put into a file."""
+        """Return the model in a file of ``write`` or ``credibly joint fit``."""
         state = read_json_object(Path(path), "Write it with `credibly joint fit`.")
         try:
             return cls.from_state(state)
@@ -432,11 +432,11 @@ class Joint:
 
 
 def checked_truth(
-    probabilities: ArrayLike, truth: TargetsLike, labels: Sequence[str], coding: Coding | None
+    probabilities: ArrayLike, truth: Targets, labels: Sequence[str]
 ) -> tuple[Array, Array, list[str]]:
     """Return probabilities strictly inside (0, 1), truth in {1, 0, −1}, and label names."""
     chances, names = checked_probabilities(probabilities, labels)
-    known = targets.decode(truth, coding=coding, num_labels=chances.shape[1], soft=False)
+    known = targets.decode(truth, num_labels=chances.shape[1], soft=False)
     checks.same_shapes(probabilities=chances, targets=known)
     return chances, np.where(known >= 0, known, -1).astype(np.int8), names
 
@@ -450,10 +450,10 @@ def checked_probabilities(
 
 
 def fitting_truth(
-    probabilities: ArrayLike, truth: TargetsLike, labels: Sequence[str], coding: Coding | None
+    probabilities: ArrayLike, truth: Targets, labels: Sequence[str]
 ) -> tuple[Array, Array, tuple[str, ...]]:
-    """Return the rows with some known truth, columns in the order of the labels' names."""
-    chances, known, names = checked_truth(probabilities, truth, labels, coding)
+    """Return the rows with some known truth, with columns in the order of the labels' names."""
+    chances, known, names = checked_truth(probabilities, truth, labels)
     rows = (known >= 0).any(axis=1)
     if not rows.any():
         raise InputError(

@@ -1,4 +1,4 @@
-"""Joint models from held-out predictions: the one that their truth supports, by joint log score."""
+"""Choose and fit a joint model on held-out predictions, by joint log score."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from credibly.targets import Coding, Targets, TargetsLike
 from credibly.types import Array, ArrayLike
 
 FEWEST_ROWS = 50
-_LEAST_GAIN = 0.002  # nats per row: below this a richer model is not worth its time
+_LEAST_GAIN = 0.002  # nats per row; a richer model must gain more to be chosen
 _MAX_COMPARED = 2000
-_MAX_LOST = 0.01  # of the log loss of single labels, relative
-_MANY_CELLS = 100_000  # rows × labels above which three folds are enough
+_MAX_LOST = 0.01  # limit on the relative increase of the log loss of single labels
+_MANY_CELLS = 100_000  # rows × labels; above it, three folds are enough
 
 
 @dataclass(frozen=True)
 class JointFit:
-    """The chosen model, and the scores it was chosen by.
+    """The chosen model, and the scores of all candidates.
 
     Attributes:
-        model: fitted on all rows given (at most 10,000).
+        model: the chosen model, fitted on all given rows (at most 10,000).
         chosen: its name in ``log_scores``.
-        log_scores: mean joint log score per row of each candidate, on rows it was not fitted on.
+        log_scores: mean joint log score per row of each candidate, on out-of-fold rows.
         log_losses: mean log loss of single labels, on the same rows.
         rows: number of rows with known truth.
     """
@@ -51,21 +51,21 @@ def fit_joint(
     components: Sequence[int] = (1, 3),
     seed: int = 0,
 ) -> JointFit:
-    """Fit joint models of labels on held-out predictions and return the best supported one.
+    """Fit joint models on held-out predictions and return the best one.
 
-    Candidates, from simple to rich: independence, and ``Joint`` with each number of
-    ``components``. A richer one must beat the best so far in cross-validated joint log score by
-    more than one standard error and 0.002 per row, so little truth gives a simple model. One whose
-    log loss of single labels is more than 1 % above that of the predictions, by more than one
-    standard error, is left out. With fewer than 50 rows labels stay independent.
+    Candidates, from simple to rich, are independence and ``Joint`` with each number of
+    ``components``. A richer candidate must beat the best so far in cross-validated joint log score
+    by more than one standard error and 0.002 per row, so little truth gives a simple model. A
+    candidate is excluded if its log loss of single labels exceeds that of the predictions by more
+    than 1 % plus one standard error. With fewer than 50 rows, labels stay independent.
 
     Args:
         probabilities: (rows, labels), of rows that the model was not trained on.
         targets: their truth; unknown labels are summed out.
         labels: names of the columns.
-        coding: how ``targets`` are coded, where that is ambiguous.
-        components: numbers of components to try; those above the number of rows are left out.
-        seed: of folds and starts.
+        coding: how ``targets`` are coded, if that is ambiguous.
+        components: numbers of components to try; those above the number of rows are ignored.
+        seed: seed of folds and starts.
 
     Example:
         >>> probabilities = np.full((400, 2), 0.5)   # a cat or a dog, never both
@@ -73,7 +73,8 @@ def fit_joint(
         >>> fit_joint(probabilities, targets, ["cat", "dog"]).chosen
         'mixture-1'
     """
-    chances, truth, names = fitting_truth(probabilities, targets, labels, coding)
+    decoded = Targets.beside(probabilities, targets, "probabilities", coding=coding)
+    chances, truth, names = fitting_truth(probabilities, decoded, labels)
     rows = len(chances)
     order = np.random.default_rng(seed).permutation(rows)
     compared = order[:_MAX_COMPARED]
@@ -115,7 +116,7 @@ def _log_scores(chances: Array, truth: Array) -> Array:
 
 
 def _keeps(losses: Array, independent: Array) -> bool:
-    """Return whether log losses of single labels, by row, are within the limit or may well be."""
+    """Return whether log losses of single labels are within the limit plus one standard error."""
     excess = losses - (1 + _MAX_LOST) * independent
     return bool(excess.mean() <= excess.std() / np.sqrt(len(excess)))
 
@@ -123,9 +124,7 @@ def _keeps(losses: Array, independent: Array) -> bool:
 def _held_out(
     model: Joint, chances: Array, truth: Array, names: Sequence[str], folds: int
 ) -> tuple[Array, Array]:
-    """Return the log score of each row under the model fitted on the other folds, and the summed
-    log loss of its marginals.
-    """
+    """Return the out-of-fold joint log score and summed marginal log loss of each row."""
     scores, marginals = np.empty(len(chances)), np.empty_like(chances)
     for fold in range(folds):
         judged = np.arange(len(chances)) % folds == fold
@@ -138,11 +137,11 @@ def _held_out(
 
 
 def joint_from(path: str | os.PathLike[str], *, partial: bool = False) -> Joint:
-    """Return a joint model of labels.
+    """Return a joint model of labels, read from a file or fitted on predictions.
 
     Args:
         path: a .json file of ``credibly joint fit``, or held-out predictions to fit one on.
-        partial: whether a folder may lack shards; otherwise that is an error.
+        partial: whether a folder may lack shards; by default that is an error.
 
     Raises:
         InputError: if there is no truth to fit on, or the file is not a joint model.
@@ -164,8 +163,8 @@ def fit_joint_file(
     held_out.check_dense("a joint model")
     if held_out.targets is None:
         raise InputError(
-            f"a joint model must be fitted where the truth is known; {path} has none. Name "
-            "held-out predictions with their truth."
+            f"a joint model is fitted on rows with known truth; {path} has none. Name held-out "
+            "predictions with truth."
         )
     return fit_joint(
         held_out.probabilities,
@@ -177,5 +176,5 @@ def fit_joint_file(
 
 
 def _hard(targets: Array) -> Array:
-    """Return targets with soft ones as unknown: they say neither yes nor no."""
+    """Return targets with soft ones as unknown."""
     return np.where((targets == 0) | (targets == 1), targets, -1)

@@ -1,4 +1,4 @@
-"""Expected against real numbers of labels together: by pair, and as scores of whole label sets."""
+"""Compare the expected with the real co-occurrence of labels, and score whole label sets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from credibly.retrieve.query import Diagram, Query, as_query, diagram, evaluate
 from credibly.targets import Targets
 from credibly.types import Array, ArrayLike
 
-_CELLS = 2**20  # probabilities worked on at a time
+_CELLS = 2**20  # probabilities processed at a time
 
 MAX_LABELS = 400
 """Labels up to which every pair is counted; above it only sums over all pairs."""
@@ -23,17 +23,17 @@ MAX_LABELS = 400
 
 @dataclass(frozen=True)
 class JointNumbers:
-    """How predictions and a joint model fare on whole label sets.
+    """Scores of predictions and a joint model on whole label sets.
 
     Attributes:
         labels: names of the labels.
         rows: number of rows with some known truth.
-        log_score: mean log-probability of a row's known labels together.
+        log_score: mean log-probability of all known labels of a row together.
         subset_accuracy: share of rows whose most probable set is right, among rows whose labels
             are all known; NaN without any.
-        expected_pairs, real_pairs: two labels in the same row, (L, L), over rows where both are
-            known; None where there are too many labels.
-        pairs, triples: expected / real number over all labels; NaN without real ones.
+        expected_pairs, real_pairs: number of rows with both labels, (L, L), over rows in which both
+            are known; None if there are too many labels.
+        pairs, triples: expected / real number over all labels; NaN if the real number is 0.
     """
 
     labels: tuple[str, ...]
@@ -46,9 +46,9 @@ class JointNumbers:
     triples: float
 
     def pairs_missed(self, count: int) -> list[tuple[str, str, float, int]]:
-        """Return the pairs whose expected number is farthest from the real one, worst first.
+        """Return the pairs whose expected and real numbers differ most, worst first.
 
-        Farthest counts standard errors of the expected number. A pair is two names, the expected
+        Differences are in standard errors of the expected number. A pair is two names, the expected
         and the real number.
         """
         if self.expected_pairs is None or self.real_pairs is None:
@@ -68,7 +68,7 @@ class JointNumbers:
         ]
 
     def numbers(self) -> dict[str, float]:
-        """Return the numbers by name."""
+        """Return the metrics by name."""
         return {
             "joint log score": self.log_score,
             "subset accuracy": self.subset_accuracy,
@@ -78,7 +78,7 @@ class JointNumbers:
 
 
 class JointSums(Accumulator):
-    """What ``JointNumbers`` are made of, summed over batches of rows.
+    """The sums over batches of rows behind ``JointNumbers``.
 
     Args:
         joint: the model; ``Joint.independent(labels)`` for independent labels.
@@ -90,13 +90,13 @@ class JointSums(Accumulator):
         self.joint, self.labels = joint, tuple(labels)
         size = len(labels) if len(labels) <= MAX_LABELS else 0
         self.sums = {
-            "rows": np.zeros(4),  # with some truth, their log score; wholly known, of these right
+            "rows": np.zeros(4),  # with some truth; log score; with all truth; correct among these
             "sets": np.zeros((2, 2)),  # expected and real; pairs and triples
             "pairs": np.zeros((2, size, size)),
         }
 
     def feed(self, batch: Predictions, first_row: int) -> None:
-        """Add the rows of a batch, which have their truth."""
+        """Add the rows of a batch, which must have truth."""
         assert batch.targets is not None
         self.update(batch.probabilities, batch.targets)
 
@@ -128,7 +128,7 @@ class JointSums(Accumulator):
             real += present.T @ present
 
     def numbers(self) -> JointNumbers:
-        """Return the numbers of all rows so far."""
+        """Return the metrics of all rows so far."""
         rows, score, whole, right = self.sums["rows"].tolist()
         expected = real = None
         if self.sums["pairs"].size:
@@ -150,18 +150,18 @@ class JointSums(Accumulator):
 
 
 def _symmetric(values: Array) -> tuple[Array, Array]:
-    """Return the sums of products over pairs and over triples of columns, by power sums."""
+    """Return the sums of products over pairs and triples of columns, from power sums."""
     first, second, third = ((values**power).sum(axis=1) for power in (1, 2, 3))
     return (first**2 - second) / 2, (first**3 - 3 * first * second + 2 * third) / 6
 
 
 @dataclass(frozen=True)
 class Together:
-    """A label beside a query: how often both hold.
+    """How often a label and a query hold together.
 
     Attributes:
-        label: its name.
-        expected: number of rows expected to satisfy the query and to have the label.
+        label: name of the label.
+        expected: expected number of rows that satisfy the query and have the label.
         share: probability of the label, given the query.
         overall: probability of the label in any row.
         known_expected, known_real: expected and real number among the rows whose truth is known;
@@ -177,7 +177,7 @@ class Together:
 
     @property
     def lift(self) -> float:
-        """How many times as probable the label is, given the query; NaN if it never is."""
+        """The ratio of ``share`` and ``overall``; NaN if the label never occurs."""
         return self.share / self.overall if self.overall > 0 else float("nan")
 
 
@@ -189,14 +189,14 @@ def seen_together(
     joint: Joint | None = None,
     targets: Array | None = None,
 ) -> list[Together]:
-    """Return the labels that the query does not name, the most probable given it first.
+    """Return the labels that the query does not name, by descending probability given the query.
 
     Args:
         query: text (see ``parse``) or a ``Query``, such as ``"+dog"``.
         probabilities: (rows, labels).
         labels: names of the columns.
-        joint: a fitted ``Joint``; labels are independent given the row otherwise. Even then
-            a label may be seen together with another: the same rows have both.
+        joint: a fitted ``Joint``; by default labels are independent given the row. Even then, two
+            labels may occur together, because the same rows have both.
         targets: (rows, labels); truth other than 0 and 1 is unknown.
 
     Example:
@@ -247,7 +247,7 @@ def seen_together(
 def _known(
     found: Diagram, targets: Array | None, own: Sequence[int]
 ) -> tuple[Array | None, Array | None]:
-    """Return where the query and a label are both known, and where both are there."""
+    """Return the rows in which query and label are known, and those in which both hold."""
     if targets is None:
         return None, None
     hard = (targets == 0) | (targets == 1)

@@ -18,10 +18,11 @@ from credibly.checks import InputError, nearest
 from credibly.predictions import file_schema, validation
 from credibly.predictions.dataset import check_names, parquet_files
 from credibly.predictions.validation import id_array, number_matrix
-from credibly.targets import UNKNOWN, Coding
+from credibly.targets import UNKNOWN, Coding, Targets
+from credibly.targets import decode as decode_targets
 from credibly.types import Array
 from credibly.untrusted.arrays import array_headers, read_array, read_arrays
-from credibly.untrusted.tables import read_arrow, read_parquet
+from credibly.untrusted.tables import read_arrow, read_parquet, unpacked
 from credibly.untrusted.tensors import NAMES, read_tensors
 
 if TYPE_CHECKING:
@@ -47,15 +48,15 @@ ID_NAMES = ("id", "ids", "image_id", "imageid", "row_id", "filename", "file_name
 
 @dataclass(frozen=True)
 class ImportedTable:
-    """What an imported file held.
+    """The content of an imported file.
 
     Attributes:
-        where: what errors begin with: the path and a colon.
+        where: the beginning of errors: the path and a colon.
         labels: names of the labels.
-        ids: (rows,), None where the file has none.
+        ids: (rows,), or None if the file has no ids.
         probabilities, scores: (rows, labels); scores may have two columns per label.
         targets: (rows, labels) of 1, 0, soft values and −1 for unknown.
-        split: (rows,), 0 train, 1 test, 2 calibration.
+        split: (rows,): 0 is train, 1 test, 2 calibration.
     """
 
     where: str
@@ -69,19 +70,19 @@ class ImportedTable:
 
 @dataclass(frozen=True)
 class Layout:
-    """How rows and labels are named in a file or table from elsewhere.
+    """Names of rows and labels in an imported file or table.
 
     Attributes:
-        labels: names of the labels: which columns to read, or the names of the columns of an array.
-        id_column: the column that holds the ids; by default ``id``, ``image_id`` and the like.
-        suffix: taken off the end of ids where it is there, such as ``".jpg"``.
-        label_column: in the truth, the column that lists the labels of a row; by default
-            ``labels``, ``tags`` and the like.
-        separator: between the labels of such a list; by default the one with which every part is a
-            known label.
-        value_columns: the columns of the values, ``*`` standing for the label, such as ``pred_*``;
-            in files of arrays, the name of the array. By default the usual names.
-        truth_columns: the columns of the truth, or its array, likewise.
+        labels: names of the labels: the columns to read, or the names of the columns of an array.
+        id_column: the column of ids; by default ``id``, ``image_id`` or a similar name.
+        suffix: removed from the end of ids, for example ``".jpg"``.
+        label_column: a column of the truth that lists the labels of each row; by default
+            ``labels``, ``tags`` or a similar name.
+        separator: the text between the labels of such a list; by default it is detected so that
+            every part is a known label.
+        value_columns: the columns of the values, with ``*`` for the label, such as ``pred_*``; in
+            files of arrays, the name of the array. By default the usual names.
+        truth_columns: the columns or the array of the truth, in the same form.
         coding: how to read targets of only −1 and +1: ``"signed"`` or ``"unknown"``.
     """
 
@@ -94,6 +95,10 @@ class Layout:
     truth_columns: str | None = None
     coding: Coding | None = None
 
+    def decode(self, targets: Array | Targets, **options: Any) -> Array:
+        """Return targets decoded with this coding; ``options`` as in ``targets.decode``."""
+        return decode_targets(targets, coding=self.coding, **options)
+
     def without_suffix(self, ids: Array | None) -> Array | None:
         """Return the ids without the suffix."""
         if ids is None or not self.suffix:
@@ -101,12 +106,12 @@ class Layout:
         return np.array([str(name).removesuffix(self.suffix) for name in ids.tolist()], object)
 
     def usual_names(self, names: Sequence[str], kept: Sequence[str], prefix: str) -> dict[str, str]:
-        """Return the columns to read and what they are usually called.
+        """Return the columns to read, each with its name in a predictions file.
 
         Args:
-            names: of all columns.
-            kept: columns that are no values and no truth, such as the id.
-            prefix: of the values, ``s:`` or ``p:``.
+            names: the names of all columns.
+            kept: columns that contain neither values nor truth, such as the id.
+            prefix: the prefix of the values, ``s:`` or ``p:``.
 
         Example:
             >>> layout = Layout(value_columns="pred_*", truth_columns="true_*")
@@ -115,7 +120,7 @@ class Layout:
         """
         others = [name for name in names if name not in kept]
         values, truth = _matching(self.value_columns, others), _matching(self.truth_columns, others)
-        if self.value_columns == "*":  # a star alone takes what the other pattern leaves
+        if self.value_columns == "*":  # "*" excludes the columns that the other pattern matches
             values = {name: label for name, label in values.items() if name not in truth}
         elif self.truth_columns == "*":
             truth = {name: label for name, label in truth.items() if name not in values}
@@ -140,7 +145,7 @@ class Layout:
 
 
 def _matching(pattern: str | None, names: Sequence[str]) -> dict[str, str]:
-    """Return the label of each column that a pattern names.
+    """Return the label of each column that a pattern matches.
 
     Example:
         >>> _matching("pred_*", ["id", "pred_cat", "pred_dog"])
@@ -171,14 +176,14 @@ def read_table(
     plain: Meaning = "probabilities",
     partial: bool = False,
 ) -> ImportedTable:
-    """Read a file by its ending.
+    """Read a file in the format of its extension.
 
     Args:
         path: an ``.npz``, ``.npy``, ``.pt`` (tensors only), ``.csv``, ``.parquet``, ``.arrow`` or
             ``.feather`` file, or a folder of Parquet files.
-        layout: how rows and labels are named there.
-        plain: what columns with plain label names, and arrays without a name, hold.
-        partial: whether a folder may lack shards of a prediction; otherwise that is an error.
+        layout: how the file names rows and labels.
+        plain: the meaning of columns without a prefix, and of arrays without a name.
+        partial: whether a folder may lack shards of a prediction; by default that is an error.
     """
     path, layout = Path(path), layout or Layout()
     arrays, columns = open_file(path, layout, plain=plain, partial=partial)
@@ -190,9 +195,9 @@ def read_table(
 def open_file(
     path: Path, layout: Layout, *, plain: str = "targets", partial: bool = False
 ) -> tuple[dict[str, Array] | None, pa.Table | None]:
-    """Return the arrays of a file by name, or its columns; one of the two is None.
+    """Return the arrays of a file by name, or its columns; the other result is None.
 
-    Where the layout says what they are called, they are renamed as usual.
+    If the layout defines their names, they are renamed to the usual names.
     """
     if not path.exists():
         raise FileNotFoundError(f"there is no file {path}")
@@ -207,7 +212,7 @@ def open_file(
 
 
 def _with_usual_names(table: pa.Table, layout: Layout, plain: str, where: str) -> pa.Table:
-    """Return the columns that the layout speaks of, called as usual; all if it speaks of none."""
+    """Return the columns in the layout with their usual names, or all if the layout has none."""
     if layout.value_columns is None and layout.truth_columns is None:
         return table
     given: list[str] = table.column_names
@@ -222,7 +227,7 @@ def _with_usual_names(table: pa.Table, layout: Layout, plain: str, where: str) -
 
 
 def through(loss: str | Loss, table: ImportedTable) -> Array:
-    """Return the probabilities of the table's scores, by the link of their loss."""
+    """Return the probabilities of the table's scores by the link of their loss."""
     import torch
 
     from credibly import losses
@@ -234,7 +239,7 @@ def through(loss: str | Loss, table: ImportedTable) -> Array:
 
 
 def file_kind(path: Path) -> Kind:
-    """Return the kind of a file by its ending; a folder holds Parquet files."""
+    """Return the format of a file by its extension; a folder contains Parquet files."""
     if path.is_dir():
         return "parquet"
     if path.suffix.lower() not in KINDS:
@@ -246,7 +251,7 @@ def file_kind(path: Path) -> Kind:
 
 
 def _arrays(path: Path, kind: Kind, plain: str, layout: Layout) -> dict[str, Array]:
-    """Return the arrays of a file by name; one without a name has the meaning ``plain``."""
+    """Return the arrays of a file by name; an array without a name has the meaning ``plain``."""
     if kind == "npy":
         return {plain: read_array(path)}
     own = tuple(name for name in (layout.value_columns, layout.truth_columns) if name is not None)
@@ -263,7 +268,7 @@ def _arrays(path: Path, kind: Kind, plain: str, layout: Layout) -> dict[str, Arr
 
 
 def from_arrays(arrays: dict[str, Array], where: str, layout: Layout) -> ImportedTable:
-    """Return arrays by name (``scores`` or ``probabilities``, …) as a table, shapes checked."""
+    """Return arrays by name (``scores`` or ``probabilities``, …) as a table with checked shapes."""
     main = arrays.get("probabilities", arrays.get("scores"))
     if main is None or main.ndim != 2:
         found = ", ".join(f"{name} {array.shape}" for name, array in arrays.items()) or "nothing"
@@ -279,7 +284,7 @@ def from_arrays(arrays: dict[str, Array], where: str, layout: Layout) -> Importe
     labels = validation.as_labels(range(main.shape[1]) if names is None else names, where)
     targets = arrays.get("targets")
     if targets is not None:
-        targets = validation.as_targets(targets, labels, where, coding=layout.coding)
+        targets = validation.as_targets(targets, labels, where, decoded=layout.decode)
     for name in ("scores", "probabilities", "targets", "ids", "split"):
         if name in arrays and len(arrays[name]) != len(main):
             raise InputError(
@@ -300,7 +305,7 @@ def from_arrays(arrays: dict[str, Array], where: str, layout: Layout) -> Importe
 def _names(
     arrays: dict[str, Array], labels: Sequence[str] | None, main: Array, where: str
 ) -> Sequence[object] | None:
-    """Return the names of the columns: those given must be those of the file, where it has any."""
+    """Return the column names; given names must equal the names in the file, if it has any."""
     own = None if "labels" not in arrays else arrays["labels"].tolist()
     if labels is None:
         return own
@@ -317,7 +322,7 @@ def _names(
 
 
 def id_name(names: Sequence[str], id_column: str | None, where: str) -> str | None:
-    """Return the column that holds the ids; None if there is none."""
+    """Return the name of the id column, or None."""
     if id_column is not None:
         if id_column not in names:
             raise InputError(
@@ -330,14 +335,15 @@ def id_name(names: Sequence[str], id_column: str | None, where: str) -> str | No
 
 
 def _csv(path: Path, id_column: str | None) -> pa.Table:
+    content = pa.py_buffer(unpacked(path))
     try:
-        with csv.open_csv(path) as reader:
+        with csv.open_csv(pa.BufferReader(content)) as reader:
             name = id_name(reader.schema.names, id_column, f"{path}: ")
-        # Ids keep their leading zeros.
+        # Reading ids as text keeps their leading zeros.
         kept: dict[str, Any] = {name or file_schema.ID: pa.string()}
         options = csv.ConvertOptions(column_types=kept)
-        table = csv.read_csv(path, convert_options=options)
-        _ = table.column_names  # decoded here: names may not be text
+        table = csv.read_csv(pa.BufferReader(content), convert_options=options)
+        _ = table.column_names  # raises here if a name is not UTF-8
         return table
     except MemoryError:
         raise
@@ -360,7 +366,7 @@ def from_columns(table: pa.Table, where: str, plain: Meaning, layout: Layout) ->
     names = table.column_names
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise InputError(f"{where}columns must differ; {twice!r} is there twice.")
+        raise InputError(f"{where}columns must have different names; {twice!r} appears twice.")
     if table.num_rows == 0:
         raise InputError(f"{where}must have at least one row; it is empty.")
     found = {
@@ -403,11 +409,10 @@ def from_columns(table: pa.Table, where: str, plain: Meaning, layout: Layout) ->
 
 
 def decoded(truth: Array, labels: list[str], where: str, layout: Layout) -> Array:
-    """Return targets; where no cell holds −1, unknown ones are the empty cells and nothing else."""
-    coding = layout.coding
-    if coding is None and not (truth == UNKNOWN).any():
-        coding = "unknown"
-    return validation.as_targets(truth, labels, where, coding=coding)
+    """Return decoded targets; without any −1, exactly the empty cells are unknown."""
+    if layout.coding is None and not (truth == UNKNOWN).any():
+        return validation.as_targets(truth, labels, where)
+    return validation.as_targets(truth, labels, where, decoded=layout.decode)
 
 
 def column(table: pa.Table, name: str) -> Any:
@@ -420,21 +425,21 @@ def _split(table: pa.Table, where: str) -> Array | None:
     return number_matrix({"split": column(table, "split")}, where)[:, 0]
 
 
-# A look at a file --------------------------------------------------------------------------------
+# Preview of a file -------------------------------------------------------------------------------
 
-CELL = 40  # characters of a cell
+CELL = 40  # limit on the characters of a cell
 
 
 @dataclass(frozen=True)
 class FilePreview:
-    """The names in a file, and how it begins.
+    """The names and the first rows of a file.
 
     Attributes:
-        rows: how many there are, as its columns or its first array say.
-        names: of the columns, or of the arrays.
-        kinds: what each holds, such as ``double`` or ``float32 (60, 3)``.
-        cells: the first rows of the columns, as text; none for arrays.
-        tabular: whether it has columns, not arrays.
+        rows: the number of rows of its columns or of its first array.
+        names: the names of the columns or of the arrays.
+        kinds: the type of each, such as ``double`` or ``float32 (60, 3)``.
+        cells: the first rows of the columns, as text; empty for arrays.
+        tabular: whether it has columns instead of arrays.
     """
 
     rows: int
@@ -448,7 +453,7 @@ def preview_file(path: str | os.PathLike[str], rows: int = 5) -> FilePreview:
     """Return the names in a CSV, Parquet, Arrow, ``.npz`` or ``.npy`` file and its first rows.
 
     Raises:
-        InputError: if the file is of another kind, or damaged.
+        InputError: if the file is in another format, or damaged.
 
     Example:
         >>> import pathlib, tempfile
