@@ -10,6 +10,17 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+# Libraries raise errors of several types for this, which only the message distinguishes.
+_MEMORY_HAS_ENDED = (
+    "allocate memory",
+    "out of memory",
+    "failed to allocate",
+    "failed to map segment",
+    "can't start new thread",
+    "failed to launch worker thread",
+)
+_NEARLY_NOTHING = 64 * 2**20  # bytes
+
 
 def address_space_left() -> float:
     """Return the number of bytes the process may still map under its limit (``ulimit -v``).
@@ -45,6 +56,29 @@ def free_memory() -> float:
     except (OSError, StopIteration):
         return address_space_left()
     return min(1024.0 * int(free), address_space_left())
+
+
+def lacks_memory(error: BaseException) -> bool:
+    """Return whether an error means that memory is exhausted.
+
+    Example:
+        >>> lacks_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried …"))
+        True
+        >>> lacks_memory(RuntimeError("shapes do not match"))
+        False
+    """
+    text = str(error).lower()
+    if isinstance(error, MemoryError) or any(words in text for words in _MEMORY_HAS_ENDED):
+        return True
+    # A failed allocation is not always reported as such: an extension may return without an
+    # exception ("SystemError: error return without exception set"), or an import may fail.
+    return not isinstance(error, OSError) and address_space_left() < _NEARLY_NOTHING
+
+
+def not_for_lack_of_memory(error: BaseException) -> None:
+    """Raise MemoryError if that is what an error means, before it is taken for a damaged file."""
+    if lacks_memory(error):
+        raise MemoryError(str(error)) from error
 
 
 def give_back() -> bool:

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from fault_kills import broken, undisturbed
-from fault_process import Fault, run
+from fault_process import Ended, Fault, run
 from fault_world import CASES, Case, final_files, leftovers, make_world, results
 
 STEPS = (1024, 256, 64, 32, 16, 8, 4, 2, 1, 0)  # megabytes
@@ -64,6 +64,7 @@ def starve(name: str, world: Path, place: Path, steps: tuple[int, ...] = STEPS) 
         ended = run(case.command(world, out), Fault("memory", step * 2**20), notes)
         found.faults += 1
         lines = ended.stderr.strip().splitlines()
+        printed = (notes / "stdout").read_text(encoding="utf-8")
         if ended.code == 0:
             found.right += 1
             # A command that writes files says where, and how long it took.
@@ -73,10 +74,12 @@ def starve(name: str, world: Path, place: Path, steps: tuple[int, ...] = STEPS) 
                 found.problems.append(f"{step} MB: another answer")
         elif ended.code == 2 and lines and all(line.startswith("credibly ") for line in lines):
             found.refused += 1  # one sentence, perhaps after a warning
-        elif ended.code is not None and ended.code < 0:
+        elif ended.code is not None and (ended.code < 0 or _ended_by_the_loader(ended)):
             found.aborted += 1
         else:
-            found.problems.append(f"{step} MB: ended with {ended.code}: {ended.stderr[-1500:]}")
+            found.problems.append(
+                f"{step} MB: ended with {ended.code}: {ended.stderr[-1500:]}{printed[-1500:]}"
+            )
         found.problems += [f"{step} MB: {each}" for each in broken(out, allowed)]
         if allowed[1] and ended.code != 0:
             again = run(case.command(world, out), Fault(), notes)
@@ -87,6 +90,11 @@ def starve(name: str, world: Path, place: Path, steps: tuple[int, ...] = STEPS) 
             found.problems += [f"{step} MB: {each} is left" for each in stale]
         shutil.rmtree(out)
     return found
+
+
+def _ended_by_the_loader(ended: Ended) -> bool:
+    """The C library ends a process that cannot have the variables of a new thread."""
+    return ended.code == 127 and "cannot allocate memory for thread-local data" in ended.stderr
 
 
 def main() -> int:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -244,3 +247,23 @@ def test_label_sets_with_reviews_are_checked_as_sets(tmp_path):
     rule = decide.Cost(miss=5, review=0.5)
     write_sets(tmp_path / "p.parquet", rule, tmp_path / "sets.parquet")
     assert check_files(tmp_path / "sets.parquet").sound
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        OSError(errno.ENOMEM, "Cannot allocate memory"),
+        pa.ArrowInvalid("malloc of size 64 failed: out of memory"),
+        OSError("Failed to launch worker thread: can't start new thread"),
+    ],
+)
+def test_lack_of_memory_is_no_damage(predictions, monkeypatch, capsys, error):
+    def without_memory(*given, **options):
+        raise error
+
+    monkeypatch.setattr(pq, "ParquetFile", without_memory)
+    with pytest.raises(MemoryError):
+        check_files(predictions)
+    assert main(["check", str(predictions)]) == 2
+    assert "not enough memory" in capsys.readouterr().err

@@ -64,7 +64,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: list[str]) -> int:
     from credibly.cli import terminal
     from credibly.cli.command import build_parser, resolve, stdout_for_dash, with_named_readers
-    from credibly.cli.errors import OUT_OF_MEMORY, in_flags, lacks_memory, sentence
+    from credibly.cli.errors import OUT_OF_MEMORY, in_flags, sentence
+    from credibly.memory_limits import lacks_memory
 
     wanted = argv[:1] if argv[:1] and argv[0] in COMMANDS else COMMANDS
     modules = {name: import_module(module_name(name)) for name in wanted}

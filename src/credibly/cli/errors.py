@@ -8,42 +8,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from credibly.cli.command import flag_of
-from credibly.memory_limits import address_space_left
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 
-# Libraries raise errors of several types for this, which only the message distinguishes.
-_MEMORY_HAS_ENDED = (
-    "allocate memory",
-    "out of memory",
-    "failed to allocate",
-    "failed to map segment",
-    "can't start new thread",
-    "failed to launch worker thread",
-)
-_NEARLY_NOTHING = 64 * 2**20  # bytes
 OUT_OF_MEMORY = (
     "there is not enough memory. Use fewer rows or labels, smaller batches, or a larger machine."
 )
-
-
-def lacks_memory(error: BaseException) -> bool:
-    """Return whether an error means that memory is exhausted.
-
-    Example:
-        >>> lacks_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried …"))
-        True
-        >>> lacks_memory(RuntimeError("shapes do not match"))
-        False
-    """
-    text = str(error).lower()
-    if isinstance(error, MemoryError) or any(words in text for words in _MEMORY_HAS_ENDED):
-        return True
-    # A failed allocation is not always reported as such: an extension may return without an
-    # exception ("SystemError: error return without exception set"), or an import may fail.
-    return not isinstance(error, OSError) and address_space_left() < _NEARLY_NOTHING
 
 
 def sentence(error: BaseException) -> str:

@@ -26,6 +26,7 @@ from credibly.data.tables import (
     must_be_text_file,
     not_utf8,
 )
+from credibly.memory_limits import not_for_lack_of_memory
 from credibly.types import ArrowTable, JsonObject
 from credibly.untrusted import tables
 
@@ -102,6 +103,7 @@ def _cells(path: Path, content: bytes, parse: pyarrow.csv.ParseOptions) -> pa.Ta
     except MemoryError:
         raise
     except pa.ArrowException as error:
+        not_for_lack_of_memory(error)
         if "UTF8" in str(error) or "UTF-8" in str(error):
             _name_invalid(read(pa.binary(), block), path)
         raise InputError(f"{path} must be a CSV file with a header; {error}.") from None

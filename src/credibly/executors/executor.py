@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from credibly.checks import InputError, require
+from credibly.memory_limits import not_for_lack_of_memory
 from credibly.metrics.accumulators import Accumulator
 from credibly.metrics.ranking import TOTALS, RankPlan
 from credibly.predictions import Dataset, Predictions
@@ -108,8 +109,7 @@ def _run(path: str, statement: str) -> Sequence[Row]:
     try:
         return connection.execute(statement).fetchall()
     except duckdb.Error as error:
-        if isinstance(error, duckdb.OutOfMemoryException) or "allocate" in str(error):
-            raise MemoryError(str(error).splitlines()[0]) from error
+        not_for_lack_of_memory(error)
         raise InputError(
             f"{path} could not be searched; {str(error).splitlines()[0]} "
             "If a file was replaced meanwhile, search again."

@@ -15,6 +15,7 @@ from pyarrow import csv
 
 from credibly.arrays import to_numpy
 from credibly.checks import InputError, nearest
+from credibly.memory_limits import not_for_lack_of_memory
 from credibly.predictions import file_schema, validation
 from credibly.predictions.dataset import check_names, parquet_files
 from credibly.predictions.validation import id_array, number_matrix
@@ -348,6 +349,7 @@ def _csv(path: Path, id_column: str | None) -> pa.Table:
     except MemoryError:
         raise
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        not_for_lack_of_memory(error)
         raise InputError(f"{path} must be a CSV file with a header; {error}.") from error
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from credibly.checks import InputError, fits_memory, input_file
 from credibly.files import named_errors
-from credibly.memory_limits import Limits
+from credibly.memory_limits import Limits, not_for_lack_of_memory
 
 if TYPE_CHECKING:
     from credibly.types import Array
@@ -132,6 +132,7 @@ def worded(must: str) -> Iterator[None]:
     except (InputError, MemoryError):
         raise
     except Exception as error:
+        not_for_lack_of_memory(error)
         if isinstance(error, OSError) and error.errno is not None:
             raise
         raise InputError(f"{must}; {first_line(error)}.") from error

@@ -20,6 +20,7 @@ import pyarrow.compute
 import pyarrow.parquet as pq
 
 from credibly.checks import InputError, fits_memory
+from credibly.memory_limits import not_for_lack_of_memory
 from credibly.types import Array
 from credibly.untrusted.budget import (
     BUDGETS,
@@ -74,6 +75,7 @@ def parquet_errors(path: Path, advice: str = WRITE_AGAIN) -> Iterator[None]:
     except (InputError, MemoryError):
         raise
     except (pa.ArrowException, OSError, ValueError) as error:
+        not_for_lack_of_memory(error)
         raise InputError(
             f"{path} must be a complete Parquet file; reading it failed: {first_line(error)}. "
             f"{advice}"

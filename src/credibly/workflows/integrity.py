@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from credibly import checksums
 from credibly.checks import InputError, input_file
+from credibly.memory_limits import not_for_lack_of_memory
 from credibly.predictions import Dataset
 from credibly.types import JsonObject
 from credibly.untrusted.documents import read_json_object
@@ -142,7 +143,8 @@ def _examine(path: Path, read: Callable[[Path], object]) -> FileCheck:
         if path.suffix in CHECKED and path.is_file():
             checksum = checksums.verify(path)
         read(path)
-    except (InputError, OSError) as error:  # running out of memory is not a problem of the file
+    except (InputError, OSError) as error:
+        not_for_lack_of_memory(error)
         problem = str(error)
     return FileCheck(str(path), checksum, problem)
 
