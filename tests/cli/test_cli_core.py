@@ -8,15 +8,16 @@ import subprocess
 import sys
 import types
 from dataclasses import dataclass
-from typing import Any
+from importlib import import_module
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 
 import credibly.cli
 from credibly import InputError
-from credibly.cli import COMMANDS, main, terminal
-from credibly.cli.command import build_parser, option, resolve
+from credibly.cli import COMMANDS, main, module_name, terminal
+from credibly.cli.command import build_parser, flags_of, option, resolve
 
 HEAVY = ("torch", "numba", "matplotlib", "numpy", "pyarrow", "scipy", "sklearn", "duckdb", "rich")
 
@@ -26,15 +27,25 @@ class Options:
     """Try every kind of option: 100 % of them.
 
     More words.
+
+    Args:
+        paths: files
+        size: a required number
+        rows: a whole number
+        names: a list
+        kind: one of
+            50 %
+        seed: seed
+        json: JSON
     """
 
-    paths: tuple[str, ...] = option(help="files", positional=True)
-    size: float = option(help="a required number")
-    rows: int | None = option(None, help="a whole number")
-    names: tuple[str, ...] = option((), help="a list")
-    kind: str = option("a", help="one of 50 %", choices=("a", "b"))
-    seed: int = option(0, help="seed")
-    json: bool = option(False, help="JSON")
+    paths: tuple[str, ...] = option(positional=True)
+    size: float
+    rows: int | None = None
+    names: tuple[str, ...] = ()
+    kind: Literal["a", "b"] = "a"
+    seed: int = 0
+    json: bool = False
 
 
 def parse(*argv: str) -> Any:
@@ -43,6 +54,12 @@ def parse(*argv: str) -> Any:
     arguments = vars(parser.parse_args(["try", *argv]))
     arguments.pop("command")
     return resolve(Options, arguments)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_flag_has_help(command):
+    options = import_module(module_name(command)).Options
+    assert [flag.shown for flag in flags_of(options) if not flag.help] == []
 
 
 def test_flags_fill_the_fields():

@@ -15,16 +15,18 @@ class Options(Printed):
     Examples:
       credibly audit spa
       credibly audit 'asl(detach_weight=true)' --out asl.svg
+
+    Args:
+        loss: name of a loss, e.g. spa, asl, 'focal(gamma_neg=3)'
+        num_labels: number of labels, for losses that need it
+        average_size: average number of labels per row, for losses that need it
+        out: draw the link and the partial losses (.svg, .png, .pdf)
     """
 
-    loss: str = option(help="name of a loss, e.g. spa, asl, 'focal(gamma_neg=3)'", positional=True)
-    num_labels: int = option(
-        10, help="number of labels, for losses that need it", between=(1, 10_000)
-    )
-    average_size: float = option(
-        2.0, help="average number of labels per row, for losses that need it"
-    )
-    out: str | None = option(None, help="draw the link and the partial losses (.svg, .png, .pdf)")
+    loss: str = option(positional=True)
+    num_labels: int = option(10, between=(1, 10_000))
+    average_size: float = 2.0
+    out: str | None = None
 
 
 def run(options: Options) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from credibly.cli import terminal
-from credibly.cli.command import Scanned, option
+from credibly.cli.command import File, Scanned, option
 from credibly.cli.import_ import ImportOptions, check_inputs, layout_of
 from credibly.names import METHODS
 from credibly.types import JsonObject
@@ -41,40 +41,34 @@ class Options(ImportOptions, Scanned):
       credibly calibrate probabilities.csv --as probabilities --truth y.csv --save map.json
       credibly calibrate scores.csv --loss 'asl(gamma_neg=4, detach_weight=true)' \\
         --method affine --out predictions.parquet
+
+    Args:
+        scores: file with the scores, and the truth unless --truth is given
+        loss: loss that trained the model, e.g. asl, 'focal(gamma_neg=3)'
+        out: predictions file to write
+        save: file to write the fitted map to
+        apply: map to apply instead of fitting one
+        values: what columns without prefix and arrays hold (default: logits)
+        method: auto: choose between the link and the raw scores, and choose the calibrator, by
+            cross-validated log loss. Any other value: the calibrator after the link (affine is
+            Platt scaling)
+        fraction: share of the rows with truth that is used for fitting
+        rows: number of rows that are used for fitting, instead of --fraction
+        keep: rows to write; judged: only those that were not used for fitting
+        seed: seed of the split
     """
 
-    scores: str = option(
-        help="file with the scores, and the truth unless --truth is given", positional=True
-    )
-    loss: str | None = option(
-        None, help="loss that trained the model, e.g. asl, 'focal(gamma_neg=3)'"
-    )
-    out: str | None = option(None, help="predictions file to write", metavar="FILE")
-    save: str | None = option(None, help="file to write the fitted map to", metavar="MAP")
-    apply: str | None = option(None, help="map to apply instead of fitting one", metavar="MAP")
-    values: str | None = option(
-        None,
-        help="what columns without prefix and arrays hold (default: logits)",
-        choices=("logits", "probabilities"),
-        flag="as",
-    )
-    method: str = option(
-        "auto",
-        help="auto: choose between the link and the raw scores, and choose the calibrator, by "
-        "cross-validated log loss. Any other value: the calibrator after the link (affine is "
-        "Platt scaling)",
-        choices=METHODS,
-    )
-    fraction: float = option(0.5, help="share of the rows with truth that is used for fitting")
-    rows: int | None = option(
-        None, help="number of rows that are used for fitting, instead of --fraction"
-    )
-    keep: str = option(
-        "all",
-        help="rows to write; judged: only those that were not used for fitting",
-        choices=("all", "judged"),
-    )
-    seed: int = option(0, help="seed of the split", between=(0, 2**63 - 1))
+    scores: str = option(positional=True)
+    loss: str | None = None
+    out: File | None = None
+    save: str | None = option(None, metavar="MAP")
+    apply: str | None = option(None, metavar="MAP")
+    values: Literal["logits", "probabilities"] | None = option(None, flag="as")
+    method: str = option("auto", choices=METHODS)
+    fraction: float = 0.5
+    rows: int | None = None
+    keep: Literal["all", "judged"] = "all"
+    seed: int = option(0, between=(0, 2**63 - 1))
 
 
 def run(options: Options) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from credibly.cli.command import Printed, option
+from credibly.cli.command import File, Printed, option
 from credibly.cli.terminal import print_json, print_table, print_text
 
 DAMAGED = 1
@@ -24,18 +24,16 @@ class Options(Printed):
       credibly check predictions.parquet
       credibly check runs/digits
       credibly check new.parquet --against calibration.parquet
+
+    Args:
+        path: a .parquet, .safetensors or .json file, a folder of shards, a run or a comparison
+        against: test for drift; FILE holds the predictions of the reference rows
+        false_alarms: probability of a false alarm, with --against
     """
 
-    path: str = option(
-        help="a .parquet, .safetensors or .json file, a folder of shards, a run or a comparison",
-        positional=True,
-    )
-    against: str | None = option(
-        None,
-        help="test for drift; FILE holds the predictions of the reference rows",
-        metavar="FILE",
-    )
-    false_alarms: float = option(0.01, help="probability of a false alarm, with --against")
+    path: str = option(positional=True)
+    against: File | None = None
+    false_alarms: float = 0.01
 
 
 def run(options: Options) -> int:

@@ -13,10 +13,10 @@ import itertools
 import re
 import types
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NewType, NoReturn
 
 from credibly.cli.terminal import safe_text, write
 from credibly.data.readers import KINDS, OPTIONS, SHARED, Option, all_readers
@@ -29,12 +29,15 @@ if TYPE_CHECKING:
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
-def option(default: object = dataclasses.MISSING, *, help: str, **about: Any) -> Any:
-    """Declare a field of an ``Options`` dataclass that is also a flag or a positional argument.
+File = NewType("File", str)
+"""A path; the help text calls its value FILE."""
+
+
+def option(default: object = dataclasses.MISSING, **about: Any) -> Any:
+    """Declare a field of an ``Options`` dataclass about which its type says too little.
 
     Args:
         default: the default value; without it, the field is required.
-        help: one line of help text.
         about: ``positional``, whether it is given without a flag; ``choices``, the allowed
             values; ``metavar``, the name of its value in the help text; ``between``, the
             smallest and the largest number allowed; ``flag``, its name on the command line, if
@@ -42,39 +45,131 @@ def option(default: object = dataclasses.MISSING, *, help: str, **about: Any) ->
             ending of the file that ``-`` writes to stdout, by ``format`` if it depends on the
             format.
     """
-    return dataclasses.field(default=default, metadata={"help": help, **about})
+    return dataclasses.field(default=default, metadata=about)
+
+
+_ARGUMENT = re.compile(r"^ +(\w+): (.*(?:\n {6,}.*)*)", re.MULTILINE)
+
+
+@dataclasses.dataclass(frozen=True)
+class Flag:
+    """A field of an ``Options`` dataclass as a flag or a positional argument.
+
+    Attributes:
+        name: of the field.
+        kind: the type of one value.
+        many: whether several values can be given.
+        default: the default value; ``MISSING`` if it must be given.
+        help: its line among the ``Args`` of the docstring.
+        about: as for ``option``.
+    """
+
+    name: str
+    kind: Callable[[Any], object]
+    many: bool
+    default: object
+    help: str
+    about: Mapping[str, Any]
+
+    @property
+    def required(self) -> bool:
+        return self.default is dataclasses.MISSING
+
+    @property
+    def positional(self) -> bool:
+        return bool(self.about.get("positional"))
+
+    @property
+    def flag(self) -> str:
+        """Return how it is given, such as ``--average-size``."""
+        return "--" + (self.about.get("flag") or self.name).replace("_", "-")
+
+    @property
+    def shown(self) -> str:
+        """Return what messages call it: the flag, or the name of the positional argument."""
+        return self.about.get("metavar", self.name.upper()) if self.positional else self.flag
+
+    @property
+    def choices(self) -> tuple[object, ...]:
+        return tuple(self.about.get("choices") or ())
+
+
+def flags_of(options: type[DataclassInstance]) -> list[Flag]:
+    """Return the flags of a command: types and defaults of its fields, help of its docstrings.
+
+    Example:
+        >>> from credibly.cli.check import Options
+        >>> [(each.shown, each.kind.__name__) for each in flags_of(Options)][-2:]
+        [('--against', 'str'), ('--false-alarms', 'float')]
+    """
+    hints, words = typing.get_type_hints(options), {}
+    for own in reversed(options.__mro__):
+        arguments = inspect.cleandoc(own.__doc__ or "").partition("\nArgs:\n")[2]
+        words |= {name: " ".join(text.split()) for name, text in _ARGUMENT.findall(arguments)}
+    found = []
+    for field in dataclasses.fields(options):
+        hint, many, about = hints[field.name], False, dict(field.metadata)
+        if typing.get_origin(hint) in (types.UnionType, typing.Union):
+            hint = next(part for part in typing.get_args(hint) if part is not type(None))
+        if typing.get_origin(hint) is tuple:
+            hint, many = typing.get_args(hint)[0], True
+        if typing.get_origin(hint) is Literal:
+            about.setdefault("choices", typing.get_args(hint))
+            hint = str
+        if isinstance(hint, NewType):
+            about.setdefault("metavar", hint.__name__.upper())
+            hint = hint.__supertype__
+        text = about.get("help") or words.get(field.name, "")
+        found.append(Flag(field.name, hint, many, field.default, text, about))
+    return found
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Printed:
-    """Options of every command that prints a result. They come last in its help."""
+    """Options of every command that prints a result. They come last in its help.
 
-    json: bool = option(False, help="print the result as JSON")
-    quiet: bool = option(False, help="print only errors and the result")
+    Args:
+        json: print the result as JSON
+        quiet: print only errors and the result
+    """
+
+    json: bool = False
+    quiet: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Partial:
-    """The option of commands that read folders of shards."""
+    """The option of commands that read folders of shards.
 
-    partial: bool = option(False, help="read a folder of shards even if some are missing")
+    Args:
+        partial: read a folder of shards even if some are missing
+    """
+
+    partial: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WithTexts:
-    """Options of commands that show the texts of rows."""
+    """Options of commands that show the texts of rows.
 
-    texts: str | None = option(None, help="data with the texts of the rows", metavar="DATA")
-    text: tuple[str, ...] | None = option(None, help="with --texts: the column with the texts")
+    Args:
+        texts: data with the texts of the rows
+        text: with --texts: the column with the texts
+    """
+
+    texts: str | None = option(None, metavar="DATA")
+    text: tuple[str, ...] | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Scanned(Partial, Printed):
-    """Options of commands that read predictions of any size."""
+    """Options of commands that read predictions of any size.
 
-    engine: str = option(
-        "local", help="local: this machine; spark: a cluster", choices=("local", "spark")
-    )
+    Args:
+        engine: local: this machine; spark: a cluster
+    """
+
+    engine: Literal["local", "spark"] = "local"
 
 
 def with_flags(own: type[object], owner: str, flags: Mapping[str, tuple[Any, JsonObject]]) -> Any:
@@ -169,7 +264,7 @@ def build_parser(
     parser.add_argument("--version", action="version", version=_version())
     parsers = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for name, options in commands.items():
-        text = inspect.cleandoc(options.__doc__ or "")
+        text = inspect.cleandoc(options.__doc__ or "").partition("\n\nArgs:\n")[0]
         sub = parsers.add_parser(
             name,
             help=text.splitlines()[0].replace("%", "%%"),
@@ -178,15 +273,14 @@ def build_parser(
             argument_default=argparse.SUPPRESS,
             allow_abbrev=False,
         )
-        hints = typing.get_type_hints(options)
         groups: dict[str, argparse._ActionsContainer] = {"": sub}
         shared = {each.name for kind in (Scanned, WithTexts) for each in dataclasses.fields(kind)}
-        fields = sorted(dataclasses.fields(options), key=lambda each: each.name in shared)
-        for field in fields:
-            title = str(field.metadata.get("group", ""))
+        flags = sorted(flags_of(options), key=lambda each: each.name in shared)
+        for each in flags:
+            title = str(each.about.get("group", ""))
             if title not in groups:
                 groups[title] = sub.add_argument_group(title)
-            _add(groups[title], field, hints[field.name], file_may_complete)
+            _add(groups[title], each, each.required and not file_may_complete)
         sub.add_argument("--config", metavar="FILE", help="TOML file with any of these options")
         sub.add_argument(
             "-v",
@@ -198,7 +292,7 @@ def build_parser(
         sub.add_argument(
             "--log-level", choices=LOG_LEVELS, help="log to stderr; debug adds tracebacks of errors"
         )
-        sub.known = (*map(flag_of, dataclasses.fields(options)), "--config", "--log-level")
+        sub.known = (*(each.flag for each in flags), "--config", "--log-level")
     parser.known = tuple(commands)
     return parser
 
@@ -237,42 +331,21 @@ def _version() -> str:
     return f"credibly {__version__}"
 
 
-def _add(
-    parser: argparse._ActionsContainer,
-    field: dataclasses.Field[object],
-    hint: object,
-    file_may_complete: bool,
-) -> None:
-    kind, many = _kind(hint)
-    required = _required(field) and not file_may_complete
-    settings: JsonObject = {"help": _help(field)}
-    if field.metadata.get("choices"):
-        settings["choices"] = field.metadata["choices"]
-    positional = field.metadata.get("positional")
-    if metavar := field.metadata.get("metavar", positional and field.name.upper()):
-        settings["metavar"] = metavar
-    if positional:
-        if many:
-            settings["nargs"] = "+" if required else "*"
-        elif not required:
-            settings["nargs"] = "?"
-        parser.add_argument(field.name, type=kind, **settings)
-        return
-    flag = flag_of(field)
-    settings["dest"] = field.name
-    if kind is bool:
-        parser.add_argument(flag, action=argparse.BooleanOptionalAction, **settings)
-    elif many:
-        # Comma-separated, so a list never takes the next positional argument.
-        settings["type"] = _list_of(kind)
-        parser.add_argument(flag, required=required, **settings)
+def _add(parser: argparse._ActionsContainer, flag: Flag, required: bool) -> None:
+    metavar = flag.about.get("metavar", flag.name.upper() if flag.positional else None)
+    settings: JsonObject = {"help": _help(flag), "metavar": metavar}
+    settings["choices"] = flag.choices or None
+    if flag.positional:
+        if flag.many or not required:
+            settings["nargs"] = "?" if not flag.many else "+" if required else "*"
+        parser.add_argument(flag.name, type=flag.kind, **settings)
+    elif flag.kind is bool:
+        action = argparse.BooleanOptionalAction
+        parser.add_argument(flag.flag, dest=flag.name, action=action, help=settings["help"])
     else:
-        parser.add_argument(flag, type=kind, required=required, **settings)
-
-
-def flag_of(field: dataclasses.Field[object]) -> str:
-    """Return the flag of a field, such as ``--average-size``."""
-    return "--" + (field.metadata.get("flag") or field.name).replace("_", "-")
+        # Comma-separated, so a list never takes the next positional argument.
+        kind = _list_of(flag.kind) if flag.many else flag.kind
+        parser.add_argument(flag.flag, dest=flag.name, type=kind, required=required, **settings)
 
 
 COMMA = re.compile(r',(?![^(]*\))(?=(?:[^"]*"[^"]*")*[^"]*$)')
@@ -287,27 +360,12 @@ def _list_of(kind: Any) -> Any:
     return parse
 
 
-def _required(field: dataclasses.Field[object]) -> bool:
-    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-
-
-def _help(field: dataclasses.Field[object]) -> str:
-    text = str(field.metadata.get("help", "")).replace("%", "%%")
-    default = field.default
+def _help(flag: Flag) -> str:
+    default = flag.default
     if isinstance(default, tuple):
         default = ",".join(map(str, default))
-    if _required(field) or default is None or default is False or default == "":
-        return text
-    return f"{text} (default: {str(default).replace('%', '%%')})"
-
-
-def _kind(hint: object) -> tuple[Any, bool]:
-    """Return the scalar type of a field's annotation, and whether the field has several values."""
-    if typing.get_origin(hint) in (types.UnionType, typing.Union):
-        hint = next(part for part in typing.get_args(hint) if part is not type(None))
-    if typing.get_origin(hint) is tuple:
-        return typing.get_args(hint)[0], True
-    return hint, False
+    silent = flag.required or default is None or default is False or default == ""
+    return (flag.help + ("" if silent else f" (default: {default})")).replace("%", "%%")
 
 
 def resolve(options: type[DataclassInstance], arguments: JsonObject) -> Any:
@@ -319,12 +377,12 @@ def resolve(options: type[DataclassInstance], arguments: JsonObject) -> Any:
     for key, value in arguments.items():
         if key != "config":
             values[key] = tuple(value) if isinstance(value, list) else value
-    for field in dataclasses.fields(options):
-        if _required(field) and values.get(field.name) in (None, ()):
-            raise InputError(f"`{field.name}` must be given, as an argument or in {config}.")
-        limits = field.metadata.get("between")
-        if limits and values.get(field.name) is not None:
-            between(field.name, values[field.name], *limits)
+    for flag in flags_of(options):
+        if flag.required and values.get(flag.name) in (None, ()):
+            raise InputError(f"`{flag.name}` must be given, as an argument or in {config}.")
+        limits = flag.about.get("between")
+        if limits and values.get(flag.name) is not None:
+            between(flag.name, values[flag.name], *limits)
     return options(**values)
 
 
@@ -356,19 +414,17 @@ def _from_toml(options: type[DataclassInstance], path: Path) -> JsonObject:
     from credibly.untrusted.documents import read_toml
 
     table = read_toml(path, "configuration")
-    hints = typing.get_type_hints(options)
-    fields = {field.name: field for field in dataclasses.fields(options)}
+    flags = {flag.name: flag for flag in flags_of(options)}
     values: JsonObject = {}
     for key, value in table.items():
         name = key.replace("-", "_")
-        if name not in fields:
-            raise InputError(f"{path}: unknown option {key!r}. {nearest(name, fields)}")
-        kind, many = _kind(hints[name])
+        if name not in flags:
+            raise InputError(f"{path}: unknown option {key!r}. {nearest(name, flags)}")
+        kind, many, choices = flags[name].kind, flags[name].many, flags[name].choices
         parts = value if many and isinstance(value, list) else [value]
         if not all(fits(kind, part) for part in parts):
             several = "a list of " if many else ""
             raise InputError(f"{path}: {key!r} must be {several}{kind.__name__}; got {value!r}.")
-        choices = fields[name].metadata.get("choices")
         for part in parts:
             if choices and part not in choices:
                 listed = ", ".join(map(str, choices))

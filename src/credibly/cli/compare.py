@@ -27,23 +27,24 @@ class CompareOptions(Printed):
 
     Example:
       credibly compare digits --losses bce,asl,spa,spa+lpr --seeds 3 --jobs 2 --out compared
+
+    Args:
+        data: digits, synthetic, a file, or KIND:PATH
+        out: folder of the comparison
+        losses: names of losses, separated by commas
+        seeds: number of runs per loss; with 1, intervals are computed over test rows
+        jobs: number of runs that train at the same time
+        conditions: maximum number of conditions per query in the retrieval metrics
+        preset: recipe of a paper; see docs/papers/presets.md
     """
 
-    data: str = option(help="digits, synthetic, a file, or KIND:PATH", positional=True)
-    out: str = option(help="folder of the comparison")
-    losses: tuple[str, ...] = option(
-        ("bce", "asl", "spa", "spa+lpr"), help="names of losses, separated by commas"
-    )
-    seeds: int = option(
-        3,
-        help="number of runs per loss; with 1, intervals are computed over test rows",
-        between=(1, 1000),
-    )
-    jobs: int = option(1, help="number of runs that train at the same time", between=(1, 256))
-    conditions: int = option(
-        3, help="maximum number of conditions per query in the retrieval metrics", between=(1, 10)
-    )
-    preset: str | None = option(None, help="recipe of a paper; see docs/papers/presets.md")
+    data: str = option(positional=True)
+    out: str
+    losses: tuple[str, ...] = ("bce", "asl", "spa", "spa+lpr")
+    seeds: int = option(3, between=(1, 1000))
+    jobs: int = option(1, between=(1, 256))
+    conditions: int = option(3, between=(1, 10))
+    preset: str | None = None
 
 
 Options: Any = with_reader_options(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
 
-from credibly.cli.command import flag_of, option
+from credibly.cli.command import Flag, flags_of, option
 
 WORDS = "CREDIBLY_WORDS"
 """Environment variable in which a script sends the words up to the cursor, each with an end."""
@@ -56,9 +54,12 @@ class Options:
       credibly completion bash > ~/.local/share/bash-completion/completions/credibly
       credibly completion zsh > "${fpath[1]}/_credibly"
       credibly completion fish > ~/.config/fish/completions/credibly.fish
+
+    Args:
+        shell: bash, zsh or fish
     """
 
-    shell: str = option(help="bash, zsh or fish", positional=True, choices=SHELLS)
+    shell: str = option(positional=True, choices=SHELLS)
 
 
 def run(options: Options) -> None:
@@ -87,23 +88,22 @@ def candidates(words: Sequence[str]) -> list[str]:
         return _matching({**known, "--help": "", "--version": ""}, last)
     if before[0] not in COMMANDS:
         return []
-    options: Any = import_module(module_name(before[0])).Options
-    fields = dataclasses.fields(options)
-    flags = {flag_of(each): each for each in fields if not each.metadata.get("positional")}
+    every = flags_of(import_module(module_name(before[0])).Options)
+    flags = {each.flag: each for each in every if not each.positional}
     if before[-1] in flags:
         return _matching(dict.fromkeys(_values(flags[before[-1]]), ""), last)
-    named = {name: str(each.metadata.get("help", "")) for name, each in flags.items()}
+    named = {name: each.help for name, each in flags.items()}
     if last.startswith("-"):
         return _matching({**named, "--config": "TOML file with any of these options"}, last)
-    positional = [each for each in fields if each.metadata.get("positional")]
-    return _matching({value: "" for each in positional for value in _values(each)}, last)
+    positional = [value for each in every if each.positional for value in _values(each)]
+    return _matching(dict.fromkeys(positional, ""), last)
 
 
-def _values(field: dataclasses.Field[object]) -> Iterable[str]:
-    """Return the possible values of a field, if they are known."""
+def _values(flag: Flag) -> Iterable[str]:
+    """Return the possible values of a flag, if they are known."""
     from credibly import names
 
-    if field.name == "preset":
+    if flag.name == "preset":
         from credibly.papers import PRESETS
 
         return PRESETS
@@ -113,7 +113,7 @@ def _values(field: dataclasses.Field[object]) -> Iterable[str]:
         "model": (*names.MODELS, *names.MODEL_PREFIXES),
         "data": ("digits", "synthetic", *(f"{kind}:" for kind in names.READERS)),
     }
-    return map(str, field.metadata.get("choices") or known.get(field.name, ()))
+    return map(str, flag.choices or known.get(flag.name, ()))
 
 
 def _matching(known: dict[str, str], start: str) -> list[str]:

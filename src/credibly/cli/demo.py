@@ -62,13 +62,20 @@ class Options(Printed):
 
     Example:
       credibly demo
+
+    Args:
+        out: folder to write to
+        rows: number of images
+        epochs: passes over the training images
+        seed: seed of the images
+        jobs: number of losses that train at the same time
     """
 
-    out: str = option("demo", help="folder to write to")
-    rows: int = option(4000, help="number of images", between=(100, 1_000_000))
-    epochs: int = option(16, help="passes over the training images", between=(1, 10_000))
-    seed: int = option(0, help="seed of the images", between=(0, 2**63 - 1))
-    jobs: int = option(3, help="number of losses that train at the same time", between=(1, 256))
+    out: str = "demo"
+    rows: int = option(4000, between=(100, 1_000_000))
+    epochs: int = option(16, between=(1, 10_000))
+    seed: int = option(0, between=(0, 2**63 - 1))
+    jobs: int = option(3, between=(1, 256))
 
 
 def run(options: Options) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from credibly.cli.command import flag_of
+from credibly.cli.command import flags_of
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -51,28 +50,22 @@ def in_flags(text: str, options: type[DataclassInstance], given: Mapping[str, ob
         >>> in_flags("Pass `average_size=2`.", Options, {})
         'Pass --average-size 2.'
     """
-    fields = {field.name: field for field in dataclasses.fields(options)}
+    shown = {flag.name: flag.shown for flag in flags_of(options)}
     of_file = any(
         text.startswith(f"{part}: ") for value in given.values() for part in _texts(value)
     )
     parts = text.split("`")  # every second part is in backticks
     for index in range(1, len(parts) - 1, 2):
         name, equals, value = parts[index].partition("=")
-        if name not in fields or (of_file and not equals):
+        if name not in shown or (of_file and not equals):
             parts[index] = f"`{parts[index]}`"
         else:
             value = value.strip("'\"[]")
-            shown = _shown(fields[name])
-            parts[index] = shown if value in ("", "True") else f"{shown} {shlex.quote(value)}"
+            given_as = "" if value in ("", "True") else f" {shlex.quote(value)}"
+            parts[index] = shown[name] + given_as
     return "".join(parts)
 
 
 def _texts(value: object) -> list[str]:
     parts = value if isinstance(value, (list, tuple)) else [value]
     return [part for part in parts if isinstance(part, str) and part]
-
-
-def _shown(field: dataclasses.Field[object]) -> str:
-    if field.metadata.get("positional"):
-        return field.metadata.get("metavar") or field.name.upper()
-    return flag_of(field)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from credibly.cli import terminal
-from credibly.cli.command import Scanned, option
+from credibly.cli.command import File, Scanned, option
 from credibly.cli.terminal import cell
 
 if TYPE_CHECKING:
@@ -33,28 +33,28 @@ class Options(Scanned):
       credibly evaluate raw.parquet calibrated.parquet --by-label --json
       credibly evaluate test.parquet --joint-from held-out.parquet
       credibly evaluate parts/ --engine spark
+
+    Args:
+        predictions: predictions files, or folders of shards
+        by_label: add a table of all labels; with --intervals, also their intervals
+        papers: add all other metrics, among them those of the papers
+        intervals: add 95 % intervals (bootstrap over rows)
+        bins: number of bins of the calibration errors
+        min_count: minimum number of entries of a bin in ACE and MCE
+        seed: seed of the resampling
+        joint_from: add joint log score, subset accuracy, and expected over real pairs and triples.
+            FILE holds held-out predictions to fit the joint model on, or the .json file that `joint
+            fit` wrote
     """
 
-    predictions: tuple[str, ...] = option(
-        help="predictions files, or folders of shards", positional=True
-    )
-    by_label: bool = option(
-        False, help="add a table of all labels; with --intervals, also their intervals"
-    )
-    papers: bool = option(False, help="add all other metrics, among them those of the papers")
-    intervals: bool = option(False, help="add 95 % intervals (bootstrap over rows)")
-    bins: int = option(15, help="number of bins of the calibration errors", between=(1, 100_000))
-    min_count: int = option(
-        30, help="minimum number of entries of a bin in ACE and MCE", between=(0, 2**53)
-    )
-    seed: int = option(0, help="seed of the resampling", between=(0, 2**63 - 1))
-    joint_from: str | None = option(
-        None,
-        help="add joint log score, subset accuracy, and expected over real pairs and triples. "
-        "FILE holds held-out predictions to fit the joint model on, or the .json file that "
-        "`joint fit` wrote",
-        metavar="FILE",
-    )
+    predictions: tuple[str, ...] = option(positional=True)
+    by_label: bool = False
+    papers: bool = False
+    intervals: bool = False
+    bins: int = option(15, between=(1, 100_000))
+    min_count: int = option(30, between=(0, 2**53))
+    seed: int = option(0, between=(0, 2**63 - 1))
+    joint_from: File | None = None
 
 
 def run(options: Options) -> None:

@@ -21,14 +21,18 @@ class Options:
     Example:
       credibly export runs/digits --out digits.onnx
       credibly export map.json --out map.onnx
+
+    Args:
+        folder: folder of a finished run, or a map.json
+        out: the .onnx file to write
+        allow_python: import the code that a python: run names
+        json: print the result as JSON
     """
 
-    folder: str = option(
-        help="folder of a finished run, or a map.json", positional=True, metavar="SOURCE"
-    )
-    out: str = option(help="the .onnx file to write")
-    allow_python: bool = option(False, help="import the code that a python: run names")
-    json: bool = option(False, help="print the result as JSON")
+    folder: str = option(positional=True, metavar="SOURCE")
+    out: str
+    allow_python: bool = False
+    json: bool = False
 
 
 def run(options: Options) -> None:

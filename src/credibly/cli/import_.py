@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from credibly.cli import terminal
-from credibly.cli.command import Printed, option
+from credibly.cli.command import File, Printed, option
 
 if TYPE_CHECKING:
     from credibly.predictions import Layout
@@ -14,34 +14,33 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ImportOptions:
-    """Options for the truth, and for the names of rows and labels."""
+    """Options for the truth, and for the names of rows and labels.
 
-    truth: str | None = option(
-        None, help="file with the truth; rows are matched by id, columns by label", metavar="FILE"
-    )
-    labels: tuple[str, ...] = option((), help="names of the labels, separated by commas")
-    id_column: str | None = option(None, help="column with the ids (default: id, image_id, …)")
-    value_columns: str | None = option(
-        None,
-        help="pattern of the columns that hold values; * is the label, e.g. 'pred_*'. In .npz "
-        "files: name of the array",
-    )
-    truth_columns: str | None = option(
-        None,
-        help="pattern of the columns that hold the truth, e.g. 'true_*'. In .npz files: name of "
-        "the array",
-    )
-    suffix: str = option("", help="ending to remove from ids, e.g. .jpg")
-    label_column: str | None = option(
-        None, help="column of the truth that lists the labels of a row (default: labels, tags, …)"
-    )
-    separator: str | None = option(None, help="separator of the labels in such a list")
-    certain: bool = option(False, help="accept logits even if all of them lie in [0, 1]")
-    coding: str | None = option(
-        None,
-        help="meaning of −1 if all targets are −1 or +1; signed: absent; unknown: unknown",
-        choices=("signed", "unknown"),
-    )
+    Args:
+        truth: file with the truth; rows are matched by id, columns by label
+        labels: names of the labels, separated by commas
+        id_column: column with the ids (default: id, image_id, …)
+        value_columns: pattern of the columns that hold values; * is the label, e.g. 'pred_*'. In
+            .npz files: name of the array
+        truth_columns: pattern of the columns that hold the truth, e.g. 'true_*'. In .npz files:
+            name of the array
+        suffix: ending to remove from ids, e.g. .jpg
+        label_column: column of the truth that lists the labels of a row (default: labels, tags, …)
+        separator: separator of the labels in such a list
+        certain: accept logits even if all of them lie in [0, 1]
+        coding: meaning of −1 if all targets are −1 or +1; signed: absent; unknown: unknown
+    """
+
+    truth: File | None = None
+    labels: tuple[str, ...] = ()
+    id_column: str | None = None
+    value_columns: str | None = None
+    truth_columns: str | None = None
+    suffix: str = ""
+    label_column: str | None = None
+    separator: str | None = None
+    certain: bool = False
+    coding: Literal["signed", "unknown"] | None = None
 
 
 def layout_of(options: ImportOptions) -> Layout:
@@ -71,17 +70,18 @@ class Options(ImportOptions, Printed):
       credibly import logits.npy --as logits --loss asl --labels cat,dog --out predictions.parquet
       credibly import submission.csv --as probabilities --truth train.csv --suffix .jpg \\
         --out predictions.parquet
+
+    Args:
+        file: file to import
+        out: predictions file to write
+        values: what the values are: logits (before any sigmoid) or probabilities
+        loss: loss that trained the model; needed with --as logits
     """
 
-    file: str = option(help="file to import", positional=True)
-    out: str = option(help="predictions file to write", metavar="FILE")
-    values: str | None = option(
-        None,
-        help="what the values are: logits (before any sigmoid) or probabilities",
-        choices=("logits", "probabilities"),
-        flag="as",
-    )
-    loss: str | None = option(None, help="loss that trained the model; needed with --as logits")
+    file: str = option(positional=True)
+    out: File
+    values: Literal["logits", "probabilities"] | None = option(None, flag="as")
+    loss: str | None = None
 
 
 def run(options: Options) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from credibly.cli import terminal
-from credibly.cli.command import Partial, Printed, option
+from credibly.cli.command import File, Partial, Printed, option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,15 +21,20 @@ class Options(Partial, Printed):
     Examples:
       credibly joint fit held-out.parquet --out joint.json
       credibly search test.parquet '+dog +cat' --joint --joint-from joint.json
+
+    Args:
+        action: what to do
+        predictions: held-out predictions with truth
+        out: JSON file to write
+        components: numbers of mixture components to try, separated by commas
+        seed: seed of the folds and the initial values
     """
 
-    action: str = option(help="what to do", positional=True, choices=("fit",), metavar="fit")
-    predictions: str = option(help="held-out predictions with truth", positional=True)
-    out: str | None = option(None, help="JSON file to write", metavar="FILE")
-    components: str = option(
-        "1,3", help="numbers of mixture components to try, separated by commas"
-    )
-    seed: int = option(0, help="seed of the folds and the initial values", between=(0, 2**63 - 1))
+    action: Literal["fit"] = option(positional=True, metavar="fit")
+    predictions: str = option(positional=True)
+    out: File | None = None
+    components: str = "1,3"
+    seed: int = option(0, between=(0, 2**63 - 1))
 
 
 def run(options: Options) -> None:

@@ -37,22 +37,26 @@ class PaperOptions(Printed):
       credibly papers --checkpoint tresnet_m.pth --out tresnet_m.safetensors
       credibly papers spa --table 3 --data coco:data/coco --out tables/spa-3
       credibly papers average-k --table 1 --data x.npz --model linear --seeds 3 --out t --run
+
+    Args:
+        paper: one of spa, quasibinary, two-way, average-k
+        table: number of a table, such as 3 or II
+        preset: preset to show, beside the words of the paper
+        data: digits, synthetic, a file, or KIND:PATH
+        out: folder for the runs of the table; with --checkpoint, a file
+        checkpoint: official checkpoint (.pth, .tar) to convert to the file OUT (.safetensors)
+        seeds: runs per row
+        run: train the rows that have no run yet
     """
 
-    paper: str | None = option(
-        None, help="one of spa, quasibinary, two-way, average-k", positional=True
-    )
-    table: str | None = option(None, help="number of a table, such as 3 or II")
-    preset: str | None = option(None, help="preset to show, beside the words of the paper")
-    data: str | None = option(None, help="digits, synthetic, a file, or KIND:PATH")
-    out: str | None = option(
-        None, help="folder for the runs of the table; with --checkpoint, a file"
-    )
-    checkpoint: str | None = option(
-        None, help="official checkpoint (.pth, .tar) to convert to the file OUT (.safetensors)"
-    )
-    seeds: int = option(1, help="runs per row", between=(1, 1000))
-    run: bool = option(False, help="train the rows that have no run yet")
+    paper: str | None = option(None, positional=True)
+    table: str | None = None
+    preset: str | None = None
+    data: str | None = None
+    out: str | None = None
+    checkpoint: str | None = None
+    seeds: int = option(1, between=(1, 1000))
+    run: bool = False
 
 
 Options: Any = with_reader_options(

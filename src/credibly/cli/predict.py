@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from credibly.cli.command import Printed, given, option, with_reader_options
 from credibly.cli.terminal import progress, tell
@@ -24,39 +24,33 @@ class PredictOptions(Printed):
       credibly predict runs/x new.csv --format lists --out submission.csv
       credibly predict runs/auto rows.csv --members members/ --out predictions.parquet
       credibly predict model.onnx tables/ --engine spark --out parts/
+
+    Args:
+        folder: folder of a finished run, or its .onnx file
+        data: what to predict: a name, a file, or KIND:PATH
+        out: a .parquet or .csv file (- prints CSV), or a folder for shards
+        part: which rows
+        shards: number of shards (default: one per process)
+        format: columns of a .csv file. predictions: the columns of the Parquet file; wide: ids and
+            probabilities; lists: ids and label sets. wide and lists use the headers of the training
+            file
+        members: also write the uncalibrated predictions of each member of an ensemble to this
+            folder
+        allow_python: allow a run to import Python code (models named python:MODULE:FACTORY)
+        skip_bad_images: leave out images that do not decode
+        engine: local: this machine; spark: a cluster, for Parquet tables of features
     """
 
-    folder: str = option(
-        help="folder of a finished run, or its .onnx file", positional=True, metavar="RUN"
-    )
-    data: str = option(help="what to predict: a name, a file, or KIND:PATH", positional=True)
-    out: str = option(
-        help="a .parquet or .csv file (- prints CSV), or a folder for shards", stdout=".csv"
-    )
-    part: str = option("all", help="which rows", choices=("all", "train", "calibration", "test"))
-    shards: int | None = option(
-        None, help="number of shards (default: one per process)", between=(1, 99_999)
-    )
-    format: str = option(
-        "predictions",
-        help="columns of a .csv file. predictions: the columns of the Parquet file; wide: ids and "
-        "probabilities; lists: ids and label sets. wide and lists use the headers of the "
-        "training file",
-        choices=("predictions", "wide", "lists"),
-    )
-    members: str | None = option(
-        None,
-        help="also write the uncalibrated predictions of each member of an ensemble to this folder",
-    )
-    allow_python: bool = option(
-        False, help="allow a run to import Python code (models named python:MODULE:FACTORY)"
-    )
-    skip_bad_images: bool = option(False, help="leave out images that do not decode")
-    engine: str = option(
-        "local",
-        help="local: this machine; spark: a cluster, for Parquet tables of features",
-        choices=("local", "spark"),
-    )
+    folder: str = option(positional=True, metavar="RUN")
+    data: str = option(positional=True)
+    out: str = option(stdout=".csv")
+    part: Literal["all", "train", "calibration", "test"] = "all"
+    shards: int | None = option(None, between=(1, 99_999))
+    format: Literal["predictions", "wide", "lists"] = "predictions"
+    members: str | None = None
+    allow_python: bool = False
+    skip_bad_images: bool = False
+    engine: Literal["local", "spark"] = "local"
 
 
 # The labels are those of the run.

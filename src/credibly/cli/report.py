@@ -16,27 +16,22 @@ class Options(WithTexts, Partial, Printed):
       credibly report runs/spa/predictions.parquet --out report.html
       credibly report before.parquet after.parquet --out report.html
       credibly report runs/spa/predictions.parquet --images 50 --image-folder photos
+
+    Args:
+        predictions: predictions files with the same labels
+        out: file to write; - prints the page
+        resamples: number of bootstrap resamples per interval
+        seed: seed of the bootstrap
+        images: number of worst rows to show per file; needs --image-folder or --texts
+        image_folder: folder of images; ids are their names; small copies become part of the page
     """
 
-    predictions: tuple[str, ...] = option(
-        help="predictions files with the same labels", positional=True
-    )
-    out: str = option("report.html", help="file to write; - prints the page", stdout=".html")
-    resamples: int = option(
-        200, help="number of bootstrap resamples per interval", between=(2, 100_000)
-    )
-    seed: int = option(0, help="seed of the bootstrap", between=(0, 2**63 - 1))
-    images: int | None = option(
-        None,
-        help="number of worst rows to show per file; needs --image-folder or --texts",
-        between=(1, 1000),
-        metavar="N",
-    )
-    image_folder: str | None = option(
-        None,
-        help="folder of images; ids are their names; small copies become part of the page",
-        metavar="DIR",
-    )
+    predictions: tuple[str, ...] = option(positional=True)
+    out: str = option("report.html", stdout=".html")
+    resamples: int = option(200, between=(2, 100_000))
+    seed: int = option(0, between=(0, 2**63 - 1))
+    images: int | None = option(None, between=(1, 1000), metavar="N")
+    image_folder: str | None = option(None, metavar="DIR")
 
 
 def run(options: Options) -> None:

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from credibly.cli import terminal
-from credibly.cli.command import Scanned, option
+from credibly.cli.command import File, Scanned, option
 
 if TYPE_CHECKING:
     from credibly.predictions import Predictions
     from credibly.review import Review
     from credibly.review.issues import LabelIssues
 
-FORMATS = ("csv", "label-studio", "fiftyone")
+ENDINGS = {"csv": ".csv", "label-studio": ".json", "fiftyone": ".json"}
 MOST_SHOWN = 20
 
 
@@ -31,27 +31,30 @@ class Options(Scanned):
       credibly review predictions.parquet --top 200 --out queue.csv
       credibly review predictions.parquet --format label-studio --root /images --out tasks.json
       credibly review predictions.parquet --reviews queue.csv --out corrected.parquet
+
+    Args:
+        predictions: predictions file, or folder of shards
+        top: maximum number of labels in the queue
+        kinds: kinds of labels to list, separated by commas
+        min_probability: minimum probability that a listed label is wrong
+        out: file to write; - prints it
+        format: format of the queue and of --reviews
+        root: with label-studio: address of the folder with the items
+        suffix: with label-studio: ending of the items, e.g. .jpg
+        reviews: reviewed queue to apply
+        queue: with fiftyone and --reviews: the queue as CSV
     """
 
-    predictions: str = option(help="predictions file, or folder of shards", positional=True)
-    top: int = option(200, help="maximum number of labels in the queue", between=(0, 2**31))
-    kinds: tuple[str, ...] = option(
-        ("missing", "extra", "unknown"), help="kinds of labels to list, separated by commas"
-    )
-    min_probability: float = option(0.5, help="minimum probability that a listed label is wrong")
-    out: str | None = option(
-        None,
-        help="file to write; - prints it",
-        metavar="FILE",
-        stdout={"csv": ".csv", "label-studio": ".json", "fiftyone": ".json"},
-    )
-    format: str = option("csv", help="format of the queue and of --reviews", choices=FORMATS)
-    root: str = option("", help="with label-studio: address of the folder with the items")
-    suffix: str = option("", help="with label-studio: ending of the items, e.g. .jpg")
-    reviews: str | None = option(None, help="reviewed queue to apply", metavar="FILE")
-    queue: str | None = option(
-        None, help="with fiftyone and --reviews: the queue as CSV", metavar="FILE"
-    )
+    predictions: str = option(positional=True)
+    top: int = option(200, between=(0, 2**31))
+    kinds: tuple[str, ...] = ("missing", "extra", "unknown")
+    min_probability: float = 0.5
+    out: str | None = option(None, metavar="FILE", stdout=ENDINGS)
+    format: str = option("csv", choices=tuple(ENDINGS))
+    root: str = ""
+    suffix: str = ""
+    reviews: File | None = None
+    queue: File | None = None
 
 
 def run(options: Options) -> None:
@@ -60,7 +63,7 @@ def run(options: Options) -> None:
 
     inputs = [each for each in (options.predictions, options.reviews, options.queue) if each]
     if options.out is not None:
-        endings = (".parquet",) if options.reviews else _endings(options.format)
+        endings = (".parquet",) if options.reviews else (ENDINGS[options.format],)
         check_out(options.out, endings, inputs=inputs)
     elif options.reviews is not None:
         raise InputError("--out must be given with --reviews: the predictions file to write.")
@@ -69,10 +72,6 @@ def run(options: Options) -> None:
 
         return _apply(options, Predictions.read(options.predictions, partial=options.partial))
     return _review(options)
-
-
-def _endings(kind: str) -> tuple[str, ...]:
-    return (".csv",) if kind == "csv" else (".json",)
 
 
 def _review(options: Options) -> None:

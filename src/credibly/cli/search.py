@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from credibly.cli import terminal
-from credibly.cli.command import Scanned, WithTexts, option
+from credibly.cli.command import File, Scanned, WithTexts, option
 
 if TYPE_CHECKING:
     from credibly.retrieve import Joint
@@ -35,33 +35,28 @@ class Options(WithTexts, Scanned):
       credibly search test.parquet '+dog +cat' --joint --joint-from held-out.parquet
       credibly search test.parquet '+dog' --joint --joint-from joint.json --also 10
       credibly search parts/ '+dog -beach' --engine spark
+
+    Args:
+        predictions: predictions file, or folder of shards
+        query: labels that you want and do not want, e.g. '+fork -knife'
+        top: number of rows to show
+        joint: use joint probabilities, which account for labels that depend on each other
+        joint_from: with --joint: held-out predictions to fit the joint model on, or the .json file
+            that `joint fit` wrote (default: PREDICTIONS.joint.json if it exists, else the truth of
+            PREDICTIONS)
+        also: also list this many labels that often appear with the query
+        images: folder of the images; ids are their names
+        explain: also print the conditions and the SQL
     """
 
-    predictions: str = option(help="predictions file, or folder of shards", positional=True)
-    query: str = option(
-        help="labels that you want and do not want, e.g. '+fork -knife'",
-        positional=True,
-    )
-    top: int = option(20, help="number of rows to show", between=(1, 10**9))
-    joint: bool = option(
-        False, help="use joint probabilities, which account for labels that depend on each other"
-    )
-    joint_from: str | None = option(
-        None,
-        help="with --joint: held-out predictions to fit the joint model on, or the .json file "
-        "that `joint fit` wrote (default: PREDICTIONS.joint.json if it exists, else the "
-        "truth of PREDICTIONS)",
-        metavar="FILE",
-    )
-    also: int | None = option(
-        None,
-        help="also list this many labels that often appear with the query",
-        between=(1, 1000),
-    )
-    images: str | None = option(
-        None, help="folder of the images; ids are their names", metavar="DIR"
-    )
-    explain: bool = option(False, help="also print the conditions and the SQL")
+    predictions: str = option(positional=True)
+    query: str = option(positional=True)
+    top: int = option(20, between=(1, 10**9))
+    joint: bool = False
+    joint_from: File | None = None
+    also: int | None = option(None, between=(1, 1000))
+    images: str | None = option(None, metavar="DIR")
+    explain: bool = False
 
 
 def run(options: Options) -> int | None:

@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from credibly.cli.command import Partial, WithTexts, option
+from credibly.cli.command import File, Partial, WithTexts, option
 
 if TYPE_CHECKING:
     from credibly.app.server.guard import Guard
@@ -25,41 +25,36 @@ class Options(WithTexts, Partial):
       credibly serve --run runs/spa                                   (try it on new rows)
       credibly serve --map map.json                                   (POST scores to /api/scores)
       credibly serve runs/spa/predictions.parquet --annotate corrections.jsonl
+
+    Args:
+        predictions: predictions files, runs, or a folder of runs; several are compared. A CSV,
+            Arrow or numpy file opens the import page, as does the command without a file
+        images: folder of images; ids are their names
+        run: a trained run to predict new rows with; adds the page /try and /api/predict
+        map: a saved map from scores to probabilities; adds /api/scores
+        annotate: allow review; append the decisions to this file (.jsonl)
+        port: port; 0 takes a free one
+        host: address to listen on; other machines can connect with any but the default
+        allow_host: another host name that the server answers to
+        root_path: prefix that a proxy adds to every path, e.g. /credibly
+        workers: number of processes; import and review need 1
+        joint_from: held-out predictions to fit the joint model on, or the .json file that `joint
+            fit` wrote
+        quiet: print only the address of the server
     """
 
-    predictions: tuple[str, ...] = option(
-        (),
-        help="predictions files, runs, or a folder of runs; several are compared. A CSV, Arrow or "
-        "numpy file opens the import page, as does the command without a file",
-        positional=True,
-    )
-    images: str | None = option(None, help="folder of images; ids are their names")
-    run: str | None = option(
-        None, help="a trained run to predict new rows with; adds the page /try and /api/predict"
-    )
-    map: str | None = option(
-        None, help="a saved map from scores to probabilities; adds /api/scores", metavar="FILE"
-    )
-    annotate: str | None = option(
-        None, help="allow review; append the decisions to this file (.jsonl)", metavar="FILE"
-    )
-    port: int = option(8000, help="port; 0 takes a free one", between=(0, 65_535))
-    host: str = option(
-        "127.0.0.1",
-        help="address to listen on; other machines can connect with any but the default",
-    )
-    allow_host: tuple[str, ...] = option(
-        (), help="another host name that the server answers to", metavar="NAME"
-    )
-    root_path: str = option("", help="prefix that a proxy adds to every path, e.g. /credibly")
-    workers: int = option(1, help="number of processes; import and review need 1", between=(1, 64))
-    joint_from: str | None = option(
-        None,
-        help="held-out predictions to fit the joint model on, or the .json file that `joint fit` "
-        "wrote",
-        metavar="FILE",
-    )
-    quiet: bool = option(False, help="print only the address of the server")
+    predictions: tuple[str, ...] = option((), positional=True)
+    images: str | None = None
+    run: str | None = None
+    map: File | None = None
+    annotate: File | None = None
+    port: int = option(8000, between=(0, 65_535))
+    host: str = "127.0.0.1"
+    allow_host: tuple[str, ...] = option((), metavar="NAME")
+    root_path: str = ""
+    workers: int = option(1, between=(1, 64))
+    joint_from: File | None = None
+    quiet: bool = False
 
 
 def run(options: Options) -> None:

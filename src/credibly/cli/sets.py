@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from credibly.cli import terminal
-from credibly.cli.command import Scanned, option
+from credibly.cli.command import File, Scanned, option
 
 if TYPE_CHECKING:
     from credibly.decide.base import Decision
@@ -50,81 +50,61 @@ class Options(Scanned):
       credibly sets held_out.parquet --recall 0.9 --out sets.parquet --save rule.json
       credibly sets new.parquet --apply rule.json --out new_sets.parquet
       credibly sets held_out.parquet --recall 0.9 --out sets.csv --map map.json --save model.json
+
+    Args:
+        predictions: predictions file, or folder of shards
+        out: file to write (.parquet or .csv; - prints CSV); with --engine spark, a folder
+        average_size: maximum number of labels per row, on average
+        guarantee: guarantee for size, recall or precision: expected, probability or none. A number
+            is the risk that the guarantee does not hold (default: expected; with --precision: 0.1)
+        delta: risk that --guarantee probability does not hold
+        recall: minimum share of the present labels that sets contain, e.g. 0.9
+        precision: minimum share of the selected labels that are right
+        per: row: mean recall or precision over rows; label: one threshold per label, which holds
+            for that label
+        coverage: minimum share of rows whose set contains the one true label, e.g. 0.9
+        best_f: one threshold per label with the best F score; BEST_F is beta
+        min_precision: with --best-f: minimum precision on the fitted rows
+        top_k: return this many labels for every row, the most probable ones
+        threshold: return labels with at least this probability; per label: 0.5,cat=0.3,dog=0.6
+        cost: costs of a missed label, a false alarm and a review: miss=5,false-alarm=1,review=0.5
+        joint_coverage: minimum share of rows whose set contains all true labels (uses joint
+            probabilities)
+        most_probable: return the most probable label set of each row (uses joint probabilities)
+        joint_from: for --joint-coverage and --most-probable: held-out predictions to fit the joint
+            model on, or the .json file that `joint fit` wrote
+        apply: apply a rule that --save stored, without fitting
+        save: store the fitted rule and its labels as JSON
+        map: with --save: the map.json that made the probabilities. Map and rule are stored in one
+            file for `credibly export` and `credibly serve --map`
+        fit_on: predictions file to fit on
+        fraction: share of PREDICTIONS to fit on, if --fit-on is not given
+        seed: seed of the draw of these rows
     """
 
-    predictions: str = option(help="predictions file, or folder of shards", positional=True)
-    out: str = option(
-        help="file to write (.parquet or .csv; - prints CSV); with --engine spark, a folder",
-        metavar="FILE",
-        stdout=".csv",
-    )
-    average_size: float | None = option(None, help="maximum number of labels per row, on average")
-    guarantee: str | None = option(
-        None,
-        help="guarantee for size, recall or precision: expected, probability or none. A number is "
-        "the risk that the guarantee does not hold (default: expected; with --precision: 0.1)",
-        metavar="GUARANTEE",
-    )
-    delta: float = option(0.1, help="risk that --guarantee probability does not hold")
-    recall: float | None = option(
-        None, help="minimum share of the present labels that sets contain, e.g. 0.9"
-    )
-    precision: float | None = option(
-        None, help="minimum share of the selected labels that are right"
-    )
-    per: str = option(
-        "row",
-        help="row: mean recall or precision over rows; label: one threshold per label, which "
-        "holds for that label",
-        choices=("row", "label"),
-    )
-    coverage: float | None = option(
-        None, help="minimum share of rows whose set contains the one true label, e.g. 0.9"
-    )
-    best_f: float | None = option(
-        None, help="one threshold per label with the best F score; BEST_F is beta"
-    )
-    min_precision: float | None = option(
-        None, help="with --best-f: minimum precision on the fitted rows"
-    )
-    top_k: int | None = option(
-        None, help="return this many labels for every row, the most probable ones"
-    )
-    threshold: str | None = option(
-        None, help="return labels with at least this probability; per label: 0.5,cat=0.3,dog=0.6"
-    )
-    cost: str | None = option(
-        None,
-        help="costs of a missed label, a false alarm and a review: miss=5,false-alarm=1,review=0.5",
-    )
-    joint_coverage: float | None = option(
-        None,
-        help="minimum share of rows whose set contains all true labels (uses joint probabilities)",
-    )
-    most_probable: bool | None = option(
-        None, help="return the most probable label set of each row (uses joint probabilities)"
-    )
-    joint_from: str | None = option(
-        None,
-        help="for --joint-coverage and --most-probable: held-out predictions to fit the joint "
-        "model on, or the .json file that `joint fit` wrote",
-        metavar="FILE",
-    )
-    apply: str | None = option(
-        None, help="apply a rule that --save stored, without fitting", metavar="FILE"
-    )
-    save: str | None = option(
-        None, help="store the fitted rule and its labels as JSON", metavar="FILE"
-    )
-    map: str | None = option(
-        None,
-        help="with --save: the map.json that made the probabilities. Map and rule are stored in "
-        "one file for `credibly export` and `credibly serve --map`",
-        metavar="FILE",
-    )
-    fit_on: str | None = option(None, help="predictions file to fit on", metavar="FILE")
-    fraction: float = option(0.5, help="share of PREDICTIONS to fit on, if --fit-on is not given")
-    seed: int = option(0, help="seed of the draw of these rows", between=(0, 2**63 - 1))
+    predictions: str = option(positional=True)
+    out: str = option(metavar="FILE", stdout=".csv")
+    average_size: float | None = None
+    guarantee: str | None = option(None, metavar="GUARANTEE")
+    delta: float = 0.1
+    recall: float | None = None
+    precision: float | None = None
+    per: Literal["row", "label"] = "row"
+    coverage: float | None = None
+    best_f: float | None = None
+    min_precision: float | None = None
+    top_k: int | None = None
+    threshold: str | None = None
+    cost: str | None = None
+    joint_coverage: float | None = None
+    most_probable: bool | None = None
+    joint_from: File | None = None
+    apply: File | None = None
+    save: File | None = None
+    map: File | None = None
+    fit_on: File | None = None
+    fraction: float = 0.5
+    seed: int = option(0, between=(0, 2**63 - 1))
 
 
 def run(options: Options) -> None:
@@ -168,13 +148,12 @@ def _rule(options: Options) -> Decision | Pipeline:
     if options.joint_from is not None:
         raise InputError("--joint-from needs --joint-coverage or --most-probable; add one.")
     value: Any = getattr(options, given[0])
-    per: Any = options.per
     if given[0] == "average_size":
         return decide.AverageSize(value, _guarantee(options, "expected"))
     if given[0] == "recall":
-        return decide.Recall(value, _guarantee(options, "expected"), per)
+        return decide.Recall(value, _guarantee(options, "expected"), options.per)
     if given[0] == "precision":
-        return decide.Precision(value, _guarantee(options, "probability"), per)
+        return decide.Precision(value, _guarantee(options, "probability"), options.per)
     if given[0] == "best_f":
         return decide.BestF(value, options.min_precision)
     if given[0] == "threshold":

@@ -39,21 +39,24 @@ class TrainOptions(Printed):
       credibly train voc2012.npz --model mlp --epochs 60 --out runs/voc
       credibly train coco:data/coco --preset spa-coco --out runs/coco
       credibly train faces.csv --labels smiling,hat --coding signed --out runs/faces
+
+    Args:
+        data: digits, synthetic, a file, or KIND:PATH
+        out: folder of the run
+        preset: recipe of a paper, e.g. spa-coco; see docs/papers/presets.md
+        resume: continue the run in OUT if there is one
+        overwrite: replace the run in OUT
+        seed: seed of order, dropout, augmentation and initial weights (default: 0)
+        skip_bad_images: skip images that cannot be decoded
     """
 
-    data: str = option(help="digits, synthetic, a file, or KIND:PATH", positional=True)
-    out: str = option(help="folder of the run")
-    preset: str | None = option(
-        None, help="recipe of a paper, e.g. spa-coco; see docs/papers/presets.md"
-    )
-    resume: bool = option(False, help="continue the run in OUT if there is one")
-    overwrite: bool = option(False, help="replace the run in OUT")
-    seed: int | None = option(
-        None,
-        help="seed of order, dropout, augmentation and initial weights (default: 0)",
-        between=(0, 2**63 - 1),
-    )
-    skip_bad_images: bool = option(False, help="skip images that cannot be decoded")
+    data: str = option(positional=True)
+    out: str
+    preset: str | None = None
+    resume: bool = False
+    overwrite: bool = False
+    seed: int | None = option(None, between=(0, 2**63 - 1))
+    skip_bad_images: bool = False
 
 
 def with_recipe_options(own: type[object], leave_out: Sequence[str] = ()) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from credibly.cli.command import Printed, option
+from credibly.cli.command import Printed
 from credibly.cli.terminal import tell
 
 
@@ -19,12 +19,14 @@ class Options(Printed):
     Examples:
       credibly warmup
       credibly warmup --losses spa+lpr
+
+    Args:
+        losses: names of losses, separated by commas (default: all losses with compiled loops)
+        double: also compile losses for float64
     """
 
-    losses: str | None = option(
-        None, help="names of losses, separated by commas (default: all losses with compiled loops)"
-    )
-    double: bool = option(False, help="also compile losses for float64")
+    losses: str | None = None
+    double: bool = False
 
 
 def run(options: Options) -> None:
