@@ -25,7 +25,11 @@ MODULES = sorted(
 )
 
 
-LIBRARIES = {"credibly.integrations.lightning": "lightning"}
+LIBRARIES = {
+    "credibly.app.server.application": "httpx",
+    "credibly.integrations.lightning": "lightning",
+    "credibly.train.onnx": "onnxscript",
+}
 """What a module needs that the environment of the tests need not have."""
 
 

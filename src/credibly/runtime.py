@@ -24,7 +24,16 @@ BLOCK = 1 << 22  # limit on scores mapped at a time
 
 
 class InputError(ValueError):
-    """An input that cannot be used; the message says what to do about it."""
+    """An input that cannot be used; the message says what to do about it.
+
+    Example:
+        >>> import credibly as cr
+        >>> try:
+        ...     cr.decide.TopK(0)
+        ... except cr.InputError as error:
+        ...     print(error)
+        `k` must be a whole number of at least 1; got 0.
+    """
 
 
 InputError.__module__ = "credibly.checks"  # the module that the rest of the package imports from

@@ -71,6 +71,15 @@ def write(
         images: folder of images named by row ids; the worst rows are shown with small copies.
         examples: how many such rows of each file.
         advance: called with the share of the work done since its last call.
+
+    Example:
+        >>> import credibly as cr
+        >>> predictions = cr.Predictions.from_arrays(
+        ...     probabilities=[[0.9, 0.2], [0.1, 0.7]], targets=[[1, 0], [0, 0]],
+        ...     labels=["cat", "dog"])
+        >>> predictions.write("predictions.parquet")
+        >>> write(["predictions.parquet"], "report.html").name
+        'report.html'
     """
     called = list(names) if names else names_of([Path(path) for path in paths])
     if len(called) != len(paths):

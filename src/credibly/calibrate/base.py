@@ -117,6 +117,17 @@ class Calibrator(ABC):
     A subclass defines ``_fit``, which sets its parameters from :class:`Entries`, and
     ``_parameters``, the attributes of its state. The map itself is in `credibly.runtime` for numpy
     and in ``torch_modules`` for torch, found by its ``name``.
+
+    Example:
+        >>> import credibly as cr
+        >>> calibrator: Calibrator = cr.calibrate.Temperature()
+        >>> log_odds = [[4.0], [4.0], [4.0], [-4.0], [-4.0], [-4.0]]
+        >>> fitted = calibrator.fit(log_odds, [[1], [1], [0], [0], [0], [1]])
+        >>> fitted.transform([[4.0], [0.0]]).round(2).tolist()
+        [[0.85], [0.0]]
+        >>> restored = cr.calibrate.from_state(fitted.state())
+        >>> restored.transform([[4.0]]).tolist() == fitted.transform([[4.0]]).tolist()
+        True
     """
 
     name: ClassVar[str]

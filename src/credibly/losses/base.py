@@ -111,6 +111,15 @@ class Loss(nn.Module, ABC):
             known label, as printed in many papers; for losses with one value per row, it is the
             mean. Weights multiply the values but do not change these numbers, as in
             ``nn.BCEWithLogitsLoss``.
+
+    Example:
+        >>> import credibly as cr
+        >>> loss: Loss = cr.losses.from_name("asl")
+        >>> scores, targets = torch.tensor([[2.0, -1.0]]), torch.tensor([[1, 0]])
+        >>> torch.allclose(loss(scores, targets), loss.values(scores, targets).mean())
+        True
+        >>> loss.properness, loss.probabilities(scores).shape
+        ('recoverable', torch.Size([1, 2]))
     """
 
     name: ClassVar[str] = ""

@@ -32,6 +32,20 @@ class BinaryLoss(Loss):
     Args:
         reduction: see `Loss`.
         label_weight: non-negative factors, one per label.
+
+    Example:
+        >>> from torch.nn.functional import softplus
+        >>> class Logistic(BinaryLoss):
+        ...     def positive(self, scores):
+        ...         return softplus(-scores)
+        ...
+        ...     def negative(self, scores):
+        ...         return softplus(scores)
+        >>> loss = Logistic()
+        >>> round(float(loss(torch.tensor([[2.0, -1.0]]), torch.tensor([[1.0, -1.0]]))), 4)
+        0.1269
+        >>> loss.probabilities(torch.tensor([0.0, 2.0]))
+        tensor([0.5000, 0.8808])
     """
 
     name = ""
@@ -158,6 +172,16 @@ class RowLoss(Loss):
 
     A weight of a row multiplies its value, which does not change the minimiser. Weights of single
     entries are an error: inside a sum over the labels of a row, they would change the link.
+
+    Example:
+        >>> class Squared(RowLoss):
+        ...     def row_values(self, scores, targets):
+        ...         known = targets >= 0
+        ...         return (scores - targets).square().where(known, 0.0).sum(1), known.any(1)
+        >>> scores = torch.tensor([[1.0, 0.5], [0.0, 2.0]])
+        >>> targets = torch.tensor([[1, 0], [0, -1]])
+        >>> Squared()(scores, targets), Squared().values(scores, targets)
+        (tensor(0.1250), tensor([0.2500, 0.0000]))
     """
 
     name = ""
@@ -203,6 +227,15 @@ class BatchLoss(Loss):
 
     A subclass that sums over processes itself, with `credibly.losses.collectives`, sets
     ``spans_processes = True``. Otherwise a trainer gathers the batches of all processes.
+
+    Example:
+        >>> class Centred(BatchLoss):
+        ...     def batch_values(self, scores, targets, weight, *, update_state):
+        ...         known = targets >= 0
+        ...         squares = (scores - scores.mean() - targets).square()
+        ...         return squares.where(known, 0.0).sum(1), known.any(1).sum()
+        >>> Centred()(torch.tensor([[3.0], [1.0]]), torch.tensor([[1], [0]]))
+        tensor(0.5000)
     """
 
     name = ""

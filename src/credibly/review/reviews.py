@@ -38,7 +38,12 @@ WORDS = {
 
 @dataclass(frozen=True)
 class Review:
-    """The decision of a person about one entry: 1 present, 0 absent, −1 unknown."""
+    """The decision of a person about one entry: 1 present, 0 absent, −1 unknown.
+
+    Example:
+        >>> Review(id="image-7", label="cat", decision=1)
+        Review(id='image-7', label='cat', decision=1)
+    """
 
     id: str
     label: str
@@ -53,6 +58,11 @@ def read_reviews(path: str | os.PathLike[str]) -> list[Review]:
 
     Raises:
         InputError: if a column is missing or a decision has another value.
+
+    Example:
+        >>> _ = Path("queue.csv").write_text("id,label,decision\\na,cat,present\\na,dog,\\n")
+        >>> read_reviews("queue.csv")
+        [Review(id='a', label='cat', decision=1)]
     """
     path = Path(path)
     if path.suffix == ".jsonl":
@@ -73,7 +83,13 @@ def read_reviews(path: str | os.PathLike[str]) -> list[Review]:
 
 
 def read_queue(path: str | os.PathLike[str]) -> list[Review]:
-    """Return all entries of a queue file; entries without a decision are unknown (−1)."""
+    """Return all entries of a queue file; their decisions are unknown (−1).
+
+    Example:
+        >>> _ = Path("queue.csv").write_text("id,label,decision\\na,cat,present\\na,dog,\\n")
+        >>> [(entry.label, entry.decision) for entry in read_queue("queue.csv")]
+        [('cat', -1), ('dog', -1)]
+    """
     rows = _rows(Path(path), ("id", "label"))
     return [Review(_text(row["id"]), _text(row["label"]), UNKNOWN) for _, row in rows]
 

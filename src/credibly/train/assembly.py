@@ -237,6 +237,12 @@ def resolve(recipe: Recipe, data: Data, loss: Loss | None = None) -> Recipe:
         recipe: with names, not objects.
         data: the rows.
         loss: the object that ``recipe.loss`` names, if it names one.
+
+    Example:
+        >>> import credibly as cr
+        >>> resolved = resolve(cr.train.Linear(), cr.data.load("synthetic", n=200))
+        >>> resolved.loss, resolved.folds
+        ('bce', 0)
     """
     if recipe.loss == "auto":
         recipe = dataclasses.replace(recipe, loss=default_loss(data))

@@ -104,6 +104,13 @@ def export(run: Run, path: str | Path) -> JsonObject:
         The shape of one input, the labels, the largest difference in probability, the number of
         rows of the run whose label sets were compared, and the number of labels in them that
         changed; for runs on texts also ``encoder``, the required preprocessing.
+
+    Example:
+        >>> import credibly as cr
+        >>> run = cr.train.fit(cr.data.load("synthetic", n=200), cr.train.Linear(l2=1.0))
+        >>> exported = export(run, "linear.onnx")
+        >>> exported["shape"], exported["changed"], exported["difference"] < 1e-5
+        ([20], 0, True)
     """
     module: Any = ExportedModule(_single_precision(run.model), run.pipeline, _input_names(run))
     text, single = run.data["kind"].startswith("text"), module.names == SINGLE

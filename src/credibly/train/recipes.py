@@ -80,6 +80,11 @@ class Recipe:
         loss: a name, or a loss of ``cr.losses``.
         average_size, calibrate, split_seed, workers, checkpoint_seconds, tensorboard: see
             ``credibly train --help``.
+
+    Example:
+        >>> made = recipe("linear", calibrate="affine")
+        >>> isinstance(made, Recipe), made.calibrate
+        (True, 'affine')
     """
 
     name: ClassVar[str] = ""
@@ -240,14 +245,29 @@ class Solved(Recipe):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Linear(Solved):
-    """A linear model of features."""
+    """A linear model of features.
+
+    Example:
+        >>> Linear(loss="spa", l2=1.0).in_words()
+        'linear, solved to the optimum'
+    """
 
     name = model = "linear"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextLinear(Solved):
-    """A linear model of the terms of texts, weighted by tf-idf."""
+    """A linear model of the terms of texts, weighted by tf-idf.
+
+    Example:
+        >>> import credibly as cr
+        >>> data = cr.data.from_arrays(
+        ...     texts=["a cat", "the dog", "cat and dog", "neither"] * 10,
+        ...     targets=[[1, 0], [0, 1], [1, 1], [0, 0]] * 10, labels=["cat", "dog"])
+        >>> run = cr.train.fit(data, cr.train.TextLinear(l2=1.0))
+        >>> (run.predict(["a dog"]).probabilities > 0.5).tolist()
+        [[False, True]]
+    """
 
     name = "text-linear"
     model = "tfidf"
@@ -279,7 +299,12 @@ _MAX_LENGTH = option(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Probe(Solved):
-    """A linear model of the features of a frozen network, which are computed once."""
+    """A linear model of the features of a frozen network, which are computed once.
+
+    Example:
+        >>> Probe(model="cnn", l2=1.0).in_words()
+        'cnn, solved to the optimum'
+    """
 
     name = "probe"
     model: str = option("auto", "network that computes the features")
@@ -300,7 +325,16 @@ class Probe(Solved):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Trees(Recipe):
-    """A random forest or gradient boosting; held-out rows select its size."""
+    """A random forest or gradient boosting; held-out rows select its size.
+
+    Example:
+        >>> Trees(model="boosting").model
+        'boosting'
+        >>> Trees(model="shrub")
+        Traceback (most recent call last):
+        ...
+        credibly.checks.InputError: `model` must be one of 'forest', 'boosting'; got 'shrub'.
+    """
 
     name = "trees"
     model: str = option("forest", "forest or boosting", choices=TREES)
@@ -311,7 +345,12 @@ class Trees(Recipe):
 class Auto(Recipe):
     """Compare models for features out-of-fold; keep the best one or a weighted sum.
 
-    Images and texts use their default model."""
+    Images and texts use their default model.
+
+    Example:
+        >>> seconds(Auto(budget="5m").budget)
+        300.0
+    """
 
     name = "auto"
     budget: str = option("60s", "estimated time for all models that auto compares")
@@ -539,7 +578,12 @@ class Network(Steps):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Ensemble(Steps):
-    """Networks for features, trained on different rows. Their log-odds are averaged."""
+    """Networks for features, trained on different rows. Their log-odds are averaged.
+
+    Example:
+        >>> Ensemble(ensemble=3, hidden=32).network().hidden
+        32
+    """
 
     name = "ensemble"
     model = "mlp"

@@ -77,6 +77,12 @@ class Run:
         held_out: calibrated probabilities of the rows that the calibrator was fitted on, each
             repeated by its weight. Only in the process that fitted it.
         spent: CPU seconds per compared model. Only in the process that compared them.
+
+    Example:
+        >>> import credibly as cr
+        >>> run = cr.train.fit(cr.data.load("synthetic", n=200), cr.train.Linear(l2=1.0))
+        >>> run.recipe.loss, run.pipeline.decision, len(run.labels)
+        ('bce', Threshold(threshold=0.5), 20)
     """
 
     folder: Path | None
@@ -341,6 +347,13 @@ def load(
         loss: the loss object, for a run that was trained with one.
         allow_python: allow a run that names ``python:package.module:factory`` to import that
             code. Use it only for folders that you trust.
+
+    Example:
+        >>> import credibly as cr
+        >>> data = cr.data.load("synthetic", n=200)
+        >>> _ = cr.train.fit(data, cr.train.Linear(l2=1.0), folder="runs/linear")
+        >>> cr.load("runs/linear").predict(data).probabilities.shape
+        (200, 20)
     """
     folder = Path(folder)
     if not folder.is_dir():

@@ -136,6 +136,13 @@ def compare(
 
     Raises:
         InputError: if a loss is unknown, or if ``out`` contains a comparison on other data.
+
+    Example:
+        >>> import credibly as cr
+        >>> result = cr.compare("synthetic", "compared", ["bce", "spa"], seeds=1,
+        ...     recipe=cr.train.Linear(l2=1.0), data_options={"n": 200})
+        >>> list(result.losses), result.test_rows
+        (['bce', 'spa'], 60)
     """
     at_least("seeds", seeds, 1)
     at_least("jobs", jobs, 1)

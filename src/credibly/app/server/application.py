@@ -230,6 +230,16 @@ def create_app(
         root_path: what a proxy puts before every path, such as ``/credibly``.
         workers: processes that serve this app beside each other. More than one have no import page,
             which keeps its files in one process, and take no reviews.
+
+    Example:
+        >>> import credibly as cr
+        >>> from starlette.testclient import TestClient
+        >>> cr.Predictions.from_arrays(
+        ...     probabilities=[[0.9, 0.2], [0.1, 0.7]], targets=[[1, 0], [0, 0]],
+        ...     labels=["cat", "dog"]).write("predictions.parquet")
+        >>> client = TestClient(create_app(["predictions.parquet"]), base_url="http://localhost")
+        >>> client.get("/api/health").status_code
+        200
     """
     if annotate is not None and workers > 1:
         raise InputError(
