@@ -42,6 +42,7 @@ def in_flags(text: str, options: type[DataclassInstance], given: Mapping[str, ob
         given: the values on the command line, by name of the field.
 
     Example:
+        >>> import dataclasses
         >>> @dataclasses.dataclass
         ... class Options:
         ...     average_size: float = 0
