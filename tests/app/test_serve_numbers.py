@@ -66,8 +66,8 @@ def test_every_page_gives_a_label_the_same_numbers(client, partial, label):
     text = report.render({"one": one}, resamples=5)
     listed = text[text.index('<section aria-labelledby="labels">') :]
     cells = re.search(rf"<tr><td>{label}</td>(.*?)</tr>", listed)[1]
-    assert f"<td>{row.error:.4f}</td>" in cells
-    assert f"<td>{row.average_precision:.4f}</td>" in cells
+    assert f"<td>{100 * row.error:.1f} %</td>" in cells
+    assert f"<td>{100 * row.average_precision:.1f} %</td>" in cells
 
 
 def test_a_condition_that_is_not_wanted_is_said_in_words(client):

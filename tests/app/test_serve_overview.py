@@ -104,7 +104,8 @@ def test_labels_that_occur_together_are_shown_as_more_than_chance(drawn, client)
     assert lift.matters[tuple(place)]
     words = f"cup and fork: {times:.2g} times as often as by chance"
     for page in ("/", "/pairs"):
-        assert words in client.get(page).text
+        cell = re.search(rf'"{words}"><rect class="cell (\w+)', client.get(page).text)
+        assert cell[1].startswith("more"), page
     assert "Pairs the model over- or under-expects" in client.get("/pairs").text
 
 

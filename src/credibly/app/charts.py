@@ -223,14 +223,13 @@ def heat_map(
         matters: which cells show their number.
         link: the address that the cell of two labels opens; None without links.
     """
-    size, left, top = 44, 110, 92
-    side = size * len(labels)
+    wide, tall, left, top = 58, 32, 110, 92
     parts = []
     for place, name in enumerate(labels):
         short = escape(name if len(name) <= 14 else name[:13] + "…")
-        at = top + size * place + size / 2 + 4
+        at = top + tall * (place + 0.5) + 4
         parts.append(f'<text x="{left - 8}" y="{at:.0f}" text-anchor="end">{short}</text>')
-        across = left + size * place + size / 2
+        across = left + wide * (place + 0.5)
         parts.append(
             f'<text transform="translate({across:.0f} {top - 8}) rotate(-45)">{short}</text>'
         )
@@ -239,14 +238,14 @@ def heat_map(
             if row == column:
                 continue
             value = float(lift[row, column])
-            where = f'x="{left + size * column}" y="{top + size * row}"'
+            where = f'x="{left + wide * column}" y="{top + tall * row}"'
             cell = (
-                f'<rect class="cell {_heat(value)}" {where} width="{size - 2}" '
-                f'height="{size - 2}" rx="4"/>'
+                f'<rect class="cell {_heat(value)}" {where} width="{wide - 2}" '
+                f'height="{tall - 2}" rx="4"/>'
             )
             words = escape(f"{first} and {second}: {_times(value)}")
             if matters[row, column]:
-                middle = f'x="{left + size * column + 21}" y="{top + size * row + 25}"'
+                middle = f'x="{left + wide * column + 28}" y="{top + tall * row + 19}"'
                 strong = " strong" if _heat(value) == "more3" else ""
                 cell += f'<text class="number{strong}" {middle}>{value:.1f}×</text>'
             inner = f"{cell}<title>{words}</title>"
@@ -256,8 +255,9 @@ def heat_map(
                 where = escape(link(first, second))
                 parts.append(f'<a href="{where}" aria-label="{words}">{inner}</a>')
     kind = "img" if link is None else "group"
+    width, height = left + wide * len(labels) + 60, top + tall * len(labels)
     head = (
-        f'<svg viewBox="0 0 {left + side + 60} {top + side}" class="drawing heat" role="{kind}" '
+        f'<svg viewBox="0 0 {width} {height}" class="drawing heat" role="{kind}" '
         'aria-label="Which labels occur together, against chance">'
     )
     return Markup(head + "".join(parts) + "</svg>")
@@ -339,7 +339,7 @@ def reliability_lines(
         if all(points != line.points for line in lines):  # a link may change nothing
             lines.append(Line(name, styles[place] if styles else place, points))
     title = f"Reliability of each {each}: share present against probability given"
-    return line_chart(lines, title, "probability given", (0.0, 1.0), square=True)
+    return line_chart(lines, title, "the model says, %", (0.0, 1.0), square=True)
 
 
 def line_chart(
@@ -352,7 +352,7 @@ def line_chart(
         title: of the chart, for readers of the page.
         x: what lies across.
         limits: of x.
-        square: whether y has the same limits, with the diagonal; else they fit the lines.
+        square: whether both are probabilities, with the diagonal; else y fits the lines.
     """
     drawn = [(line, line.shown) for line in lines]
     values = [y for _, points in drawn for _, y in points]
@@ -363,8 +363,10 @@ def line_chart(
     frame = _Frame(420, 250, (50, 10, 10, 36), limits, (low - margin, high + margin))
     if square:
         frame.diagonal("axis")
-    across = {value: f"{value:.4g}" for value in ticks(*limits, whole=limits[1] > 2)}
-    frame.axes(across, {value: f"{value:.4g}" for value in ticks(*frame.up)}, x)
+        frame.axes(_PERCENT, _PERCENT, x)
+    else:
+        across = {value: f"{value:.4g}" for value in ticks(*limits, whole=limits[1] > 2)}
+        frame.axes(across, {value: f"{value:.4g}" for value in ticks(*frame.up)}, x)
     for line, points in drawn:
         if not points:
             continue

@@ -51,7 +51,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters["percent"] = lambda value: f"{100 * value:.1f} %"
+    made.filters["percent"] = lambda value: f"{100 * value:.1f} %" if value == value else "–"
     made.filters["share"] = lambda value: f"{100 * value:.0f} %" if value == value else "–"
     made.filters["amount"] = lambda value: f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
     made.filters["finite"] = plain

@@ -177,9 +177,9 @@ def _show(options: Options, issues: LabelIssues) -> None:
     if issues.total is not None:
         total = issues.total
         terminal.print_text(
-            f"Estimate: {total.expected:,.1f} of {total.known:,} known labels are wrong (95 % "
-            f"interval {total.low:,.1f} to {total.high:,.1f}). It includes rows that the model "
-            "cannot resolve. Review a random sample to check it."
+            f"About {total.expected:,.1f} of {total.known:,} known labels are estimated to be "
+            f"wrong ({total.low:,.1f} to {total.high:,.1f}, 95 %). Mistakes of the model count "
+            "too: to check the estimate, review a random sample."
         )
     if options.out is not None:
         terminal.print_text(f"{counted(len(issues), 'label')} written to {options.out}")

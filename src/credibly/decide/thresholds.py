@@ -74,10 +74,12 @@ class Threshold(Decision):
 
     @property
     def statement(self) -> str:
-        which = f"{self.threshold:g}" if isinstance(self.threshold, float) else "of its threshold"
+        least = "its threshold"
+        if isinstance(self.threshold, float):
+            least = f"{100 * self.threshold:.3g} %"
         return (
-            "If the probabilities are calibrated, each label in a set is present with "
-            f"probability {which} or more. The size of sets is not guaranteed."
+            f"Each label in a set is present with a probability of at least {least}, if the "
+            "probabilities are calibrated."
         )
 
     def _columns(self) -> list[float]:
@@ -185,11 +187,10 @@ class Cost(Decision):
     @property
     def statement(self) -> str:
         low, high = self.bounds
-        review = f", and those of at least {low:.4g} go to a person" if low < high else ""
+        review = f", and those of at least {100 * low:.3g} % go to a person" if low < high else ""
         return (
-            f"Labels with a probability of at least {high:.4g} are selected{review}. No rule has "
-            "a lower expected cost if the probabilities are calibrated. The size of sets is not "
-            "guaranteed."
+            f"Labels with a probability of at least {100 * high:.3g} % are selected{review}. No "
+            "rule has a lower average cost, if the probabilities are calibrated."
         )
 
     def to_review(self, probabilities: Any) -> Any:

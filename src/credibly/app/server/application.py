@@ -378,7 +378,9 @@ async def _failed(request: Request, error: Exception) -> Any:
             place = ".".join(str(part) for part in first["loc"] if part not in unsaid)
             return failure(request, 422, f"`{place}` {problem_words(first)}.")
         case HTTPException():
-            return failure(request, error.status_code, str(error.detail))
+            unknown = error.detail == "Not Found"
+            words = "there is no page at this address." if unknown else str(error.detail)
+            return failure(request, error.status_code, words)
         case OSError():  # a file that the server was started with was moved, deleted or damaged
             words = "a file that is served can no longer be read."
             return failure(request, 500, f"{words} Put it back, or start the server again.")

@@ -560,4 +560,4 @@ def _exact(p: Array, y: Array) -> Fact:
     judged = known.any(1)
     right = (((p >= 0.5) == (y >= 0.5)) | ~known).all(1)[judged]
     share = float(right.mean()) if right.size else 0.0
-    return Fact(f"{100 * share:.0f} %", "of rows have every label right at a threshold of 50 %")
+    return Fact(f"{100 * share:.0f} %", "rows exactly right at 50 %")
