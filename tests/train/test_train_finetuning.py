@@ -11,7 +11,7 @@ from PIL import Image
 from train_instances import DATA, awkward, pictures
 
 from credibly import InputError
-from credibly.data import Data
+from credibly.data import Data, digits
 from credibly.data.images import ImageFiles
 from credibly.losses import BCE, OnlineEstimation
 from credibly.models import build
@@ -228,6 +228,19 @@ def files(folder, side, count=24):
         Image.fromarray(image).save(folder / name)
     images = ImageFiles(folder, names, source="files")
     return Data(rows.labels, rows.targets, images=images, split=rows.split, source="files")
+
+
+@pytest.mark.parametrize("given", [{"probe": True, "l2": 1.0}, {"frozen": True, "features": True}])
+def test_weights_of_rows_reach_a_layer_that_is_trained_on_kept_features(given):
+    rows, settings = digits(60), recipe("cnn", hidden=4, **given)
+    if settings.name == "network":
+        settings = dataclasses.replace(settings, epochs=1)
+    uneven = np.where(np.arange(60) % 2, 1.0, 0.1)
+    heads = [
+        fit(dataclasses.replace(rows, weights=weights), settings).model.head.weight
+        for weights in (np.ones(60), uneven)
+    ]
+    assert not torch.equal(*heads)
 
 
 @pytest.mark.parametrize(("side", "expected"), [(16, 32), (96, 96), (256, 224)])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from torch import Tensor
 from credibly.checks import InputError
 from credibly.data import Data
 from credibly.data.torch_datasets import RowSource, stream
-from credibly.files import atomic_path, make_folder
+from credibly.files import atomic_path, make_folder, write_json
 from credibly.models.network import NetworkModule
 from credibly.untrusted.arrays import read_array
 from credibly.untrusted.documents import read_json_object
@@ -68,6 +67,7 @@ def cache_features(
         ids=data.ids,
         split=data.split,
         features=features,
+        weights=data.weights,
         truth=data.truth,
         source=f"{data.source} through {model.name}",
         skipped=data.skipped,
@@ -113,9 +113,7 @@ def _claim(folder: Path, model: NetworkModule, data: Data, image_size: object) -
     }
     card = folder / "cache.json"
     if not card.exists():
-        with atomic_path(card) as beside:
-            beside.write_text(json.dumps(wanted, indent=1), encoding="utf-8")
-        return
+        return write_json(card, wanted)
     found = read_json_object(card, "Delete the folder to start over.")
     for key, value in wanted.items():
         if found.get(key) != value:
