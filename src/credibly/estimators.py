@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 from scipy import sparse
@@ -48,6 +48,15 @@ if TYPE_CHECKING:
     from credibly.predictions import Predictions
     from credibly.train import Recipe, Run
 
+Rows: TypeAlias = Any
+"""Features as scikit-learn takes them: an array, a data frame or a sparse matrix."""
+
+Labels: TypeAlias = Any
+"""Targets as scikit-learn takes them: class labels, or a matrix of any of these types."""
+
+Estimator: TypeAlias = Any
+"""An object with scikit-learn's interface, which has no types."""
+
 LARGEST = 3e38
 MODELS = ("auto", "linear", "mlp", "forest", "boosting")
 
@@ -66,10 +75,10 @@ class _Decides(ClassifierMixin, BaseEstimator, ABC):
     coding: Coding | None
 
     @abstractmethod
-    def predict_proba(self, X: Any) -> Array:
+    def predict_proba(self, X: Rows) -> Array:
         """Return the calibrated probability of each label, (n, L)."""
 
-    def _decoded(self, y: Any, names: Any) -> Array:
+    def _decoded(self, y: Labels, names: Any) -> Array:
         """Return (n, L) targets; set ``classes_``, ``multi_label_`` and ``target_dtype_``.
 
         ``names`` are the columns of a data frame, or None for an array.
@@ -88,14 +97,14 @@ class _Decides(ClassifierMixin, BaseEstimator, ABC):
         self.target_dtype_ = np.dtype(int) if targets.dtype.kind == "f" else array.dtype
         return targets
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: Rows) -> Array:
         """Return the most probable class; with a matrix ``y``, 1 for labels above ½, else 0."""
         estimates = self.predict_proba(X)
         if self.multi_label_:
             return (estimates > 0.5).astype(self.target_dtype_)
         return self.classes_[estimates.argmax(axis=1)]
 
-    def predict_sets(self, X: Any, average_size: float, *, guarantee: Any = None) -> Array:
+    def predict_sets(self, X: Rows, average_size: float, *, guarantee: Any = None) -> Array:
         """Return label sets, a bool matrix (n, L), with ``average_size`` labels per row on average.
 
         The threshold is fitted on the rows of the calibrator. With ``guarantee="expected"``, the
@@ -117,7 +126,7 @@ class _Decides(ClassifierMixin, BaseEstimator, ABC):
         if self.multi_label_:
             return estimates
         total = estimates.sum(axis=1, keepdims=True)
-        even = np.full_like(estimates, 1 / estimates.shape[1])
+        even = 1 / estimates.shape[1]
         return np.where(total > 0, estimates / np.where(total > 0, total, 1), even)
 
 
@@ -167,7 +176,7 @@ class CalibratedMultiLabel(MetaEstimatorMixin, _Decides):
 
     def __init__(
         self,
-        estimator: Any = None,
+        estimator: Estimator = None,
         *,
         method: str = "auto",
         cv: Any = 5,
@@ -181,7 +190,7 @@ class CalibratedMultiLabel(MetaEstimatorMixin, _Decides):
         self.coding = coding
 
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, **parameters: Any
+        self, X: Rows, y: Labels, sample_weight: Any = None, **parameters: Any
     ) -> CalibratedMultiLabel:
         """Fit the estimator and the calibrator.
 
@@ -203,7 +212,8 @@ class CalibratedMultiLabel(MetaEstimatorMixin, _Decides):
         if sample_weight is not None:
             weights = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
         targets = self._targets(y, weights)
-        inner, truth = self._inner(), self._truth(y, targets)
+        inner = self._inner()
+        truth = targets.astype(np.int64) if self.multi_label_ else np.ravel(_dense(y))
         routed = self._routed(weights, parameters)
         if isinstance(self.estimator, FrozenEstimator):
             self.estimator_ = self.estimator
@@ -212,20 +222,20 @@ class CalibratedMultiLabel(MetaEstimatorMixin, _Decides):
             self._refuse_unknown(targets)
             fit_parameters = dict(routed["estimator"]["fit"])
             odds = self._cross_fit(inner, X, truth, targets, fit_parameters, routed)
-            final: Any = clone(inner)
+            final: Estimator = clone(inner)
             self.estimator_ = final.fit(X, truth, **fit_parameters)
         self.calibrator_ = self._calibrator(odds, targets, weights)
         self.weighted_ = weights is not None
         self.held_out_probabilities_ = as_often_as_weighted(self._probabilities(odds), weights)
         return self
 
-    def predict_proba(self, X: Any) -> Array:
+    def predict_proba(self, X: Rows) -> Array:
         """Return the calibrated probability of each label, (n, L)."""
         check_is_fitted(self)
         return self._probabilities(self._log_odds(self.estimator_, X))
 
     def to_predictions(
-        self, X: Any, y: Any = None, ids: Sequence[object] | None = None
+        self, X: Rows, y: Labels = None, ids: Sequence[object] | None = None
     ) -> Predictions:
         """Return the probabilities of rows as ``cr.Predictions``, with the names of the labels.
 
@@ -240,49 +250,36 @@ class CalibratedMultiLabel(MetaEstimatorMixin, _Decides):
         estimates = self.predict_proba(X)
         if ids is None and is_data_frame(X):
             ids = [str(name) for name in X.index]
-        targets = None
-        if y is not None:
-            targets = (
-                self._hot(y)
-                if not self.multi_label_
-                else decode(
-                    _dense(in_order(y, [str(name) for name in self.classes_], "y")),
-                    coding=self.coding,
-                )
-            )
+        labels, targets = [str(name) for name in self.classes_], None
+        if y is not None and self.multi_label_:
+            targets = decode(_dense(in_order(y, labels, "y")), coding=self.coding)
+        elif y is not None:
+            places = np.searchsorted(self.classes_, np.ravel(_dense(y)))
+            targets = np.eye(len(labels), dtype=np.int8)[places]
         return Predictions.from_arrays(
             probabilities=estimates.astype(np.float32),
             targets=as_decoded(targets),
-            labels=[str(name) for name in self.classes_],
+            labels=labels,
             ids=ids,
             metadata={"estimator": type(self).__name__, "calibrator": self.calibrator_.state()},
         )
 
     # Targets ---------------------------------------------------------------------------------
 
-    def _targets(self, y: Any, weights: Array | None) -> Array:
+    def _targets(self, y: Labels, weights: Array | None) -> Array:
         targets = self._decoded(y, y.columns if is_data_frame(y) else None)
         if self.multi_label_:
             return targets
-        counted = len(self.classes_)
-        if weights is not None:
-            if not weights.any():
-                raise checks.InputError("`sample_weight` must not be zero for all rows.")
-            counted = int(targets[weights > 0].any(axis=0).sum())
+        if weights is not None and not weights.any():
+            raise checks.InputError("`sample_weight` must not be zero for all rows.")
+        counting = targets if weights is None else targets[weights > 0]
+        counted = int(counting.any(axis=0).sum())
         if counted < 2:
             raise checks.InputError(
                 "`y` must hold at least two classes in rows that count; got "
                 f"{counted} class in {len(targets)} rows."
             )
         return targets
-
-    def _hot(self, y: Any) -> Array:
-        places = np.searchsorted(self.classes_, np.ravel(_dense(y)))
-        return np.eye(len(self.classes_), dtype=np.int8)[places]
-
-    def _truth(self, y: Any, targets: Array) -> Any:
-        """Return the targets of the estimator: whole numbers for a matrix, ``y`` otherwise."""
-        return targets.astype(np.int64) if self.multi_label_ else np.ravel(_dense(y))
 
     def _refuse_unknown(self, targets: Array) -> None:
         if (targets == UNKNOWN).any():
@@ -311,18 +308,21 @@ class CalibratedMultiLabel(MetaEstimatorMixin, _Decides):
         cv = cv or self.cv
         return StratifiedFolds(cv) if isinstance(cv, int) else check_cv(cv)
 
-    def _inner(self) -> Any:
+    def _given(self) -> Estimator:
+        return LogisticRegression() if self.estimator is None else self.estimator
+
+    def _inner(self) -> Estimator:
         """Return the estimator to fit: one per label if it supports only a single target."""
-        inner = LogisticRegression() if self.estimator is None else self.estimator
+        inner = self._given()
         if self.multi_label_ and not get_tags(inner).target_tags.multi_output:
             return _OnePerLabel(inner)
         return inner
 
     def _cross_fit(
         self,
-        inner: Any,
-        X: Any,
-        truth: Any,
+        inner: Estimator,
+        X: Rows,
+        truth: Labels,
         targets: Array,
         fit_parameters: JsonObject,
         routed: Any,
@@ -331,13 +331,11 @@ class CalibratedMultiLabel(MetaEstimatorMixin, _Decides):
         splitter = self._splitter(self._folds(targets))
         odds = np.full(targets.shape, np.nan)
         for train, test in splitter.split(X, truth, **routed["splitter"]["split"]):
-            part = {
-                name: take_rows(value, train)
-                if np.ndim(value) and len(value) == len(odds)
-                else value
-                for name, value in fit_parameters.items()
-            }
-            copy: Any = clone(inner)
+            part = dict(fit_parameters)
+            for name, value in part.items():
+                if np.ndim(value) and len(value) == len(odds):
+                    part[name] = take_rows(value, train)
+            copy: Estimator = clone(inner)
             copy.fit(take_rows(X, train), take_rows(truth, train), **part)
             odds[test] = self._log_odds(copy, take_rows(X, test))
         return odds
@@ -359,8 +357,7 @@ class CalibratedMultiLabel(MetaEstimatorMixin, _Decides):
             )
         return min(self.cv, fewest)
 
-    def _log_odds(self, fitted: Any, X: Any) -> Array:
-        classes = self.classes_
+    def _log_odds(self, fitted: Estimator, X: Rows) -> Array:
         if self.response == "decision_function":
             odds = np.asarray(fitted.decision_function(X), dtype=np.float64)
             if odds.ndim == 1:  # two classes: one column of scores
@@ -369,9 +366,9 @@ class CalibratedMultiLabel(MetaEstimatorMixin, _Decides):
             result = fitted.predict_proba(X)
             with np.errstate(divide="ignore"):
                 odds = logit(label_columns(result, fitted.classes_).astype(np.float64))
-        if odds.shape[1] != len(classes):
+        if odds.shape[1] != len(self.classes_):
             raise checks.InputError(
-                f"the estimator must give one column per label, {len(classes)}; got "
+                f"the estimator must give one column per label, {len(self.classes_)}; got "
                 f"{odds.shape[1]}. Was it fitted on other labels?"
             )
         return odds
@@ -380,9 +377,8 @@ class CalibratedMultiLabel(MetaEstimatorMixin, _Decides):
 
     def _calibrator(self, odds: Array, targets: Array, weights: Array | None) -> Calibrator:
         held_out = ~np.isnan(odds).any(axis=1)
-        odds, targets = odds[held_out], targets[held_out]
         weights = None if weights is None else weights[held_out]
-        odds, targets, weights = _merged(odds, targets, weights)
+        odds, targets, weights = _merged(odds[held_out], targets[held_out], weights)
         exclusive = not self.multi_label_ and self.response == "predict_proba"
         return fit_by_name(self.method, odds, Targets(targets), weights, exclusive=exclusive)
 
@@ -405,47 +401,37 @@ class CalibratedMultiLabel(MetaEstimatorMixin, _Decides):
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Return the routing of metadata: to the estimator's ``fit`` and to the splitter."""
-        inner = LogisticRegression() if self.estimator is None else self.estimator
-        return (
-            MetadataRouter(owner=self)
-            .add_self_request(self)
-            .add(estimator=inner, method_mapping=MethodMapping().add(caller="fit", callee="fit"))
-            .add(
-                splitter=self._splitter(),
-                method_mapping=MethodMapping().add(caller="fit", callee="split"),
-            )
-        )
+        to_fit, to_split = (MethodMapping().add(caller="fit", callee=to) for to in ("fit", "split"))
+        router = MetadataRouter(owner=self).add_self_request(self)
+        router.add(estimator=self._given(), method_mapping=to_fit)
+        return router.add(splitter=self._splitter(), method_mapping=to_split)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        inner = get_tags(LogisticRegression() if self.estimator is None else self.estimator)
+        inner = get_tags(self._given())
         tags.classifier_tags.multi_label = True
-        tags.input_tags.sparse = inner.input_tags.sparse
-        tags.input_tags.allow_nan = inner.input_tags.allow_nan
-        tags.input_tags.pairwise = inner.input_tags.pairwise
+        for name in ("sparse", "allow_nan", "pairwise"):
+            setattr(tags.input_tags, name, getattr(inner.input_tags, name))
         return tags
 
 
 class _OnePerLabel(MultiOutputClassifier):
     """One copy of an estimator per label; constant labels are predicted by their rate."""
 
-    def fit(self, X: Any, Y: Array, sample_weight: Any = None, **parameters: Any) -> _OnePerLabel:
+    def fit(self, X: Rows, Y: Array, sample_weight: Any = None, **parameters: Any) -> _OnePerLabel:
         varies = Y.min(axis=0) < Y.max(axis=0)
-        fitted: list[Any] = []
+        fitted: list[Estimator] = []
         if varies.any():
             super().fit(X, Y[:, varies], sample_weight, **parameters)
             fitted = self.estimators_
         else:
             self.n_features_in_ = X.shape[1]
-        others = iter(fitted)
-        self.estimators_ = [
-            next(others) if each else _rate_of(column)
-            for each, column in zip(varies, Y.T, strict=True)
-        ]
+        others, columns = iter(fitted), zip(varies, Y.T, strict=True)
+        self.estimators_ = [next(others) if each else _rate_of(column) for each, column in columns]
         self.classes_ = [estimator.classes_ for estimator in self.estimators_]
         return self
 
-    def decision_function(self, X: Any) -> Array:
+    def decision_function(self, X: Rows) -> Array:
         """Return the decision values of each label, (n, L)."""
         columns = [
             logit(np.asarray(each.predict_proba(X))[:, 1])
@@ -477,7 +463,7 @@ def _merged(
     return odds[first], targets[first], None if (total == 1).all() else total
 
 
-def _dense(y: Any) -> Array:
+def _dense(y: Labels) -> Array:
     return y.toarray() if sparse.issparse(y) else np.asarray(y)
 
 
@@ -564,7 +550,7 @@ class CredibleClassifier(_Decides):
     # Not a separate argument: scikit-learn would infer from it that weights are always supported.
     __metadata_request__fit: ClassVar = {"sample_weight": None}
 
-    def fit(self, X: Any, y: Any, **parameters: Any) -> CredibleClassifier:
+    def fit(self, X: Rows, y: Labels, **parameters: Any) -> CredibleClassifier:
         """Train and calibrate.
 
         Args:
@@ -584,16 +570,8 @@ class CredibleClassifier(_Decides):
                 f"`fit` takes X, y and sample_weight; got {', '.join(sorted(parameters))}."
             )
         names = [str(name) for name in y.columns] if is_data_frame(y) else None
-        X, y = validate_data(
-            self,
-            X,
-            _without_missing(y),
-            accept_sparse="csr",
-            dtype=(np.float64, np.float32),
-            multi_output=True,
-            ensure_all_finite=_finite(X),
-            ensure_min_samples=2,
-        )
+        y = _without_missing(y)
+        X, y = validate_data(self, X, y, multi_output=True, ensure_min_samples=2, **_accepted(X))
         if weights is not None:
             weights = _check_sample_weight(weights, X, ensure_non_negative=True)
         targets = self._decoded(y, names)
@@ -622,17 +600,10 @@ class CredibleClassifier(_Decides):
         self.held_out_probabilities_ = self._normalised(run.held_out)
         return self
 
-    def predict_proba(self, X: Any) -> Array:
+    def predict_proba(self, X: Rows) -> Array:
         """Return the probability of each label, (n, L)."""
         check_is_fitted(self)
-        X = validate_data(
-            self,
-            X,
-            accept_sparse="csr",
-            dtype=(np.float64, np.float32),
-            reset=False,
-            ensure_all_finite=_finite(X),
-        )
+        X = validate_data(self, X, reset=False, **_accepted(X))
         if self.run_ is None:
             return np.ones((X.shape[0], 1))
         return self._normalised(self.run_.probabilities(_in_float32(X)))
@@ -666,19 +637,21 @@ class CredibleClassifier(_Decides):
         return tags
 
 
-def _in_float32(rows: Any) -> Any:
+def _in_float32(rows: Rows) -> Rows:
     """Return features within the range of float32, the precision of training."""
     if sparse.issparse(rows) or rows.dtype == np.float32:
         return rows
     return rows.clip(-LARGEST, LARGEST).astype(np.float32)
 
 
-def _finite(rows: object) -> bool | str:
-    """Return what scikit-learn must check: NaN is a missing feature, except in sparse rows."""
-    return True if sparse.issparse(rows) else "allow-nan"
+def _accepted(rows: Rows) -> JsonObject:
+    """Return how scikit-learn checks rows. NaN is a missing feature, except in sparse rows."""
+    finite = True if sparse.issparse(rows) else "allow-nan"
+    types = (np.float64, np.float32)
+    return {"accept_sparse": "csr", "dtype": types, "ensure_all_finite": finite}
 
 
-def _without_missing(y: Any) -> Any:
+def _without_missing(y: Labels) -> Labels:
     """Return a matrix with −1 for NaN, because scikit-learn rejects NaN; other input unchanged."""
     if sparse.issparse(y):
         return y

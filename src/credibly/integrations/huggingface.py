@@ -34,7 +34,7 @@ from credibly.checks import InputError
 from credibly.metrics.scorers import measure
 from credibly.pipeline import Pipeline
 from credibly.targets import Coding, Targets
-from credibly.types import JsonObject
+from credibly.types import ArrayLike, JsonObject
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -50,8 +50,8 @@ IGNORED = -100
 class EvaluatedBatch(Protocol):
     """The argument of ``compute_metrics`` in Trainer: a ``transformers.EvalPrediction``."""
 
-    predictions: Any
-    label_ids: Any
+    predictions: ArrayLike | tuple[ArrayLike, ...]
+    label_ids: ArrayLike
 
 
 def compute_loss_func(loss: Loss | str) -> Callable[..., Tensor]:
@@ -255,23 +255,26 @@ def _front_matter(
     dataset: str | None,
     task: str,
 ) -> str:
-    numbers = list(result.stages.values())[-1]
+    numbers, title = list(result.stages.values())[-1], _yaml(dataset or "held-out rows")
+    about = {**about, "datasets": None if dataset is None else [dataset]}
     lines = ["---", "library_name: transformers", f"pipeline_tag: {_yaml(task)}"]
     lines += [f"{key}: {_yaml(value)}" for key, value in about.items() if value is not None]
-    if dataset is not None:
-        lines.append(f"datasets: {_yaml([dataset])}")
-    lines += ["tags: [multi-label-classification, calibrated, credibly]"]
-    lines += ["model-index:", f"- name: {_yaml(name)}", "  results:"]
-    lines += [f"  - task: {{type: {_yaml(task)}, name: Multi-label classification}}"]
-    title = _yaml(dataset or "held-out rows")
-    lines += [f"    dataset: {{type: {title}, name: {title}}}", "    metrics:"]
+    lines += [
+        "tags: [multi-label-classification, calibrated, credibly]",
+        "model-index:",
+        f"- name: {_yaml(name)}",
+        "  results:",
+        f"  - task: {{type: {_yaml(task)}, name: Multi-label classification}}",
+        f"    dataset: {{type: {title}, name: {title}}}",
+        "    metrics:",
+    ]
     for label in ("mAP@y", "NLL", "Brier", "ECE"):
         kind = _yaml(label.lower().replace("@", "_"))
         lines.append(f"    - {{type: {kind}, name: {_yaml(label)}, value: {numbers[label]:.4f}}}")
     return "\n".join([*lines, "---", "", ""])
 
 
-def _yaml(value: Any) -> str:
+def _yaml(value: object) -> str:
     """Return plain values as YAML. JSON is a subset of it."""
     return json.dumps(value, ensure_ascii=False)
 

@@ -41,6 +41,10 @@ ScoresOf = Callable[[Any, Any], tuple[Tensor, Tensor]]
 """From a LightningModule and a batch to scores (rows, labels) and targets."""
 
 
+Batch = tuple[object, Tensor]
+"""Inputs and targets."""
+
+
 class Module(pl.LightningModule):
     """A network and a loss of ``cr.losses``, for batches of (inputs, targets).
 
@@ -76,16 +80,16 @@ class Module(pl.LightningModule):
         self._optimizer = optimizer
         self._held_out: list[tuple[Tensor, Tensor]] = []
 
-    def forward(self, inputs: Any) -> Tensor:
+    def forward(self, inputs: object) -> Tensor:
         return self.network(inputs)
 
-    def training_step(self, batch: Any, _index: int) -> Tensor:
+    def training_step(self, batch: Batch, _index: int) -> Tensor:
         inputs, targets = batch
         value = WholeLoss(self.loss)(self(inputs), targets, torch.empty(0))
         self.log("train_loss", value.detach(), prog_bar=True)
         return value
 
-    def validation_step(self, batch: Any, _index: int) -> None:
+    def validation_step(self, batch: Batch, _index: int) -> None:
         inputs, targets = batch
         self._held_out.append((self(inputs).detach().float().cpu(), targets.cpu()))
 
@@ -103,7 +107,7 @@ class Module(pl.LightningModule):
             if name in numbers:
                 self.log(f"val_{name}", numbers[name], prog_bar=True)
 
-    def predict_step(self, batch: Any, _index: int) -> Tensor:
+    def predict_step(self, batch: object, _index: int) -> Tensor:
         inputs = batch[0] if isinstance(batch, (tuple, list)) else batch
         return self.pipeline.probabilities(self(inputs).float())
 
@@ -171,7 +175,7 @@ class Calibrate(pl.Callback):
             )
         self.run(pl_module, loaders[0] if isinstance(loaders, (list, tuple)) else loaders)
 
-    def run(self, module: pl.LightningModule, loader: DataLoader[Any]) -> CalibratedScores:
+    def run(self, module: pl.LightningModule, loader: DataLoader[object]) -> CalibratedScores:
         """Calibrate ``module`` on the rows of ``loader``. Every process must call it."""
         scores, targets = self._score(module, loader)
         result = calibrate_scores(
@@ -197,7 +201,9 @@ class Calibrate(pl.Callback):
             '`Calibrate("asl")`, with the name of a loss or a loss of `cr.losses`.'
         )
 
-    def _score(self, module: pl.LightningModule, loader: DataLoader[Any]) -> tuple[Tensor, Tensor]:
+    def _score(
+        self, module: pl.LightningModule, loader: DataLoader[object]
+    ) -> tuple[Tensor, Tensor]:
         """Return scores and targets of all rows, in order, on every process."""
         rank, processes = module.global_rank, module.trainer.world_size
         if isinstance(loader.dataset, IterableDataset):

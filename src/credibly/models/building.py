@@ -57,15 +57,15 @@ def timm_backbone(
     timm = library("timm", f"timm:{name}")
     if not timm.is_model(name):
         raise InputError(f"timm has no model {name!r}. {nearest(name, timm.list_models())}")
-    settings: JsonObject = {"num_classes": 0, "in_chans": shape[0]}
-    settings["pretrained"] = weights == PRETRAINED
+    pretrained = weights == PRETRAINED
+    settings: JsonObject = {"num_classes": 0, "in_chans": shape[0], "pretrained": pretrained}
     try:
         try:
             backbone = timm.create_model(name, img_size=shape[1:], **settings)
         except TypeError:  # networks for any input size have no such argument
             backbone = timm.create_model(name, **settings)
     except Exception as error:  # a download can fail in many ways
-        if weights != PRETRAINED:
+        if not pretrained:
             raise
         raise InputError(
             f"`weights` pretrained needs the ImageNet weights of timm:{name}, which timm "
@@ -161,7 +161,8 @@ def load_weights(backbone: nn.Module, path: str | Path, name: str) -> None:
     if not path.exists():
         raise InputError(f"`weights`: {path} does not exist.")
     state, _ = load_safetensors(path)
-    ours = {key.removeprefix("backbone."): v for key, v in state.items() if "backbone." in key[:9]}
+    start = "backbone."
+    ours = {key.removeprefix(start): v for key, v in state.items() if key.startswith(start)}
     state = ours or state
     wanted = backbone.state_dict()
     for key, value in wanted.items():
@@ -261,8 +262,8 @@ def build(
         if not isinstance(inputs, Data):
             raise InputError("`num_labels` must be given when the model is built by input shape.")
         num_labels = inputs.num_labels
-    num_scores = int(checks.at_least("num_labels", num_labels, 1))
-    num_scores = num_scores if num_outputs is None else num_outputs
+    num_labels = int(checks.at_least("num_labels", num_labels, 1))
+    num_scores = num_labels if num_outputs is None else num_outputs
     dropout = DROPOUT.get(name, 0.0) if dropout is None else dropout
     checks.fraction("dropout", dropout, high_open=True)
     if isinstance(inputs, Data) and inputs.sparse_features is not None:
@@ -270,8 +271,7 @@ def build(
     standardize = Standardize(shape[0])
     if isinstance(inputs, Data):
         _fit(standardize, inputs)
-    checks.choice("views", views, VIEWS)
-    if views != "one":
+    if checks.choice("views", views, VIEWS) != "one":
         _images_only(f"`views` {views}", shape)
     backbone, width = _backbone(name, shape, hidden, dropout, weights, standardize)
     network = NetworkModule(

@@ -11,6 +11,7 @@ import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -395,32 +396,27 @@ class NetworkModule(HeadedModule):
         A layer is a child of the backbone, or of a sequence of layers inside it. Parameters that
         belong directly to the backbone (tokens, positions) are part of the first layer.
         """
-        modules = list(_unrolled(self.backbone))
-        inside = {id(p) for module in modules for p in module.parameters()}
-        own = [p for p in self.backbone.parameters() if id(p) not in inside]
-        found = [list(module.parameters()) for module in modules]
-        found = [parameters for parameters in found if parameters]
-        return [own + found[0], *found[1:]] if found else [own] if own else []
+        found = [list(module.parameters()) for module in _unrolled(self.backbone)]
+        inside = {id(each) for parameters in found for each in parameters}
+        own = [each for each in self.backbone.parameters() if id(each) not in inside]
+        first, *others = [parameters for parameters in found if parameters] or [[]]
+        return [each for each in (own + first, *others) if each]
 
     def features(self, inputs: Inputs) -> Any:
         """Return the inputs of the head, (rows, num_features). ``linear`` keeps rows sparse."""
         if isinstance(inputs, Tensors):
-            self._check_sparse()
+            if self.name not in SPARSE:
+                raise InputError(
+                    f"{self.name} takes dense inputs; got sparse features. Use "
+                    f"{' or '.join(SPARSE)}."
+                )
         elif inputs.ndim != 1 + len(self.input_shape) or inputs.shape[1] != self.input_shape[0]:
             shape = ", ".join(map(str, self.input_shape))
             raise InputError(
                 f"{self.name} takes inputs of shape (rows, {shape}); got {tuple(inputs.shape)}."
             )
-        if self.frozen:
-            with torch.no_grad():
-                return self.backbone(self.standardize(inputs))
-        return self.backbone(self.standardize(inputs))
-
-    def _check_sparse(self) -> None:
-        if self.name not in SPARSE:
-            raise InputError(
-                f"{self.name} takes dense inputs; got sparse features. Use {' or '.join(SPARSE)}."
-            )
+        with torch.no_grad() if self.frozen else nullcontext():
+            return self.backbone(self.standardize(inputs))
 
     def hidden(self, inputs: Inputs) -> Tensor:
         return self.dropout(self.features(inputs))
@@ -437,10 +433,7 @@ class NetworkModule(HeadedModule):
 def _unrolled(module: nn.Module) -> Iterator[nn.Module]:
     """Yield the children of a module, with sequences replaced by their children."""
     for child in module.children():
-        if isinstance(child, nn.Sequential):
-            yield from _unrolled(child)
-        else:
-            yield child
+        yield from _unrolled(child) if isinstance(child, nn.Sequential) else [child]
 
 
 def _crops(images: Tensor) -> list[Tensor]:
@@ -484,8 +477,5 @@ class Stack(nn.Module):
         self.register_buffer("weights", torch.tensor(even if weights is None else list(weights)))
 
     def forward(self, inputs: Tensor) -> Tensor:
-        parts = [
-            weight * member(inputs)
-            for weight, member in zip(self.weights, self.members, strict=True)
-        ]
-        return torch.stack(parts).sum(dim=0)
+        pairs = zip(self.weights, self.members, strict=True)
+        return torch.stack([weight * member(inputs) for weight, member in pairs]).sum(dim=0)

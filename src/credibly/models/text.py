@@ -6,7 +6,7 @@ import json
 import re
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -334,11 +334,8 @@ class TokenNetwork(TextNetwork):
         columns: list[list[str]] = [list(column) for column in texts.T]
         names = [name for name in self.input_names if name in ("input_ids", "token_type_ids")]
         if not columns[0]:
-            return TokenRows(
-                {name: np.zeros(0, np.int64) for name in names},
-                np.zeros(1, np.int64),
-                dict.fromkeys(names, 0),
-            )
+            none = {name: np.zeros(0, np.int64) for name in names}
+            return TokenRows(none, np.zeros(1, np.int64), dict.fromkeys(names, 0))
         model: Any = self.backbone.model
         with _worded(self.name):
             found = self.tokenizer(
@@ -350,14 +347,11 @@ class TokenNetwork(TextNetwork):
                     raise ValueError(f"it gives numbers past the {known} of `{limit}`")
         lengths = [len(ids) for ids in found["input_ids"]]
         padding = {"input_ids": self.tokenizer.pad_token_id or 0, "token_type_ids": 0}
-        return TokenRows(
-            {
-                name: np.concatenate([np.asarray(row, np.int64) for row in found[name]])
-                for name in names
-            },
-            np.concatenate([[0], np.cumsum(lengths)]),
-            padding,
-        )
+        tokens = {
+            name: np.concatenate([np.asarray(row, np.int64) for row in found[name]])
+            for name in names
+        }
+        return TokenRows(tokens, np.concatenate([[0], np.cumsum(lengths)]), padding)
 
     def write_encoder(self, folder: Path) -> None:
         """Write the tokenizer and the config of the encoder. The run stores the weights."""
@@ -366,10 +360,8 @@ class TokenNetwork(TextNetwork):
 
     def features(self, inputs: Inputs) -> Tensor:
         """Return the inputs of the head: (rows, num_features)."""
-        if self.frozen:
-            with torch.no_grad():
-                return self.backbone(inputs)
-        return self.backbone(inputs)
+        with torch.no_grad() if self.frozen else nullcontext():
+            return self.backbone(inputs)
 
 
 class MeanTokens(nn.Module):

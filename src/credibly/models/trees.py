@@ -28,7 +28,14 @@ TREES = ("forest", "boosting")
 WALKS = 1 << 22
 """Rows times trees that are walked at a time."""
 
-BUFFERS = ("feature", "threshold", "missing_left", "left", "right", "roots", "values", "columns")
+BUFFERS = {
+    **dict.fromkeys(("feature", "left", "right", "roots", "columns"), torch.int32),
+    **dict.fromkeys(("threshold", "values"), torch.float64),
+    "missing_left": torch.bool,
+}
+"""Types of the concatenated arrays of all trees, whose lengths depend on the trees."""
+
+SCALARS = {"smoothing": torch.float64, "exclusive": torch.bool, "steps": torch.int32}
 
 
 @dataclass
@@ -89,23 +96,13 @@ class TreesModule(nn.Module):
     def __init__(self, name: str, num_features: int, num_labels: int) -> None:
         super().__init__()
         self.name, self.num_features, self.num_labels = name, num_features, num_labels
-        width = num_labels if name == "forest" else 1
-        empty: dict[str, Tensor] = {
-            "feature": torch.zeros(0, dtype=torch.int32),
-            "threshold": torch.zeros(0, dtype=torch.float64),
-            "missing_left": torch.zeros(0, dtype=torch.bool),
-            "left": torch.zeros(0, dtype=torch.int32),
-            "right": torch.zeros(0, dtype=torch.int32),
-            "roots": torch.zeros(0, dtype=torch.int32),
-            "values": torch.zeros(0, width, dtype=torch.float64),
-            "columns": torch.zeros(0, dtype=torch.int32),
-            "base": torch.zeros(num_labels, dtype=torch.float64),
-            "smoothing": torch.zeros((), dtype=torch.float64),
-            "exclusive": torch.zeros((), dtype=torch.bool),
-            "steps": torch.zeros((), dtype=torch.int32),
-        }
-        for key, tensor in empty.items():
-            self.register_buffer(key, tensor)
+        self.width = num_labels if name == "forest" else 1
+        for key, dtype in BUFFERS.items():
+            shape = (0, self.width) if key == "values" else (0,)
+            self.register_buffer(key, torch.zeros(shape, dtype=dtype))
+        self.register_buffer("base", torch.zeros(num_labels, dtype=torch.float64))
+        for key, dtype in SCALARS.items():
+            self.register_buffer(key, torch.zeros((), dtype=dtype))
 
     # From other libraries ----------------------------------------------------------------------
 
@@ -125,15 +122,19 @@ class TreesModule(nn.Module):
             feature.append(numbered)
             leaf_values.append(tree.values[leaves])
             count += int(leaves.sum())
-        self.feature = _joined(feature, torch.int32)
-        self.left, self.right = _joined(left, torch.int32), _joined(right, torch.int32)
-        self.threshold = _joined([tree.threshold for tree in trees], torch.float64)
-        self.missing_left = _joined([tree.missing_left for tree in trees], torch.bool)
-        self.roots = torch.from_numpy(starts).to(torch.int32)
-        if trees:
-            self.values = _joined(leaf_values, torch.float64)
-        if columns is not None:
-            self.columns = torch.from_numpy(np.asarray(columns)).to(torch.int32)
+        arrays = {
+            "feature": feature,
+            "left": left,
+            "right": right,
+            "threshold": [tree.threshold for tree in trees],
+            "missing_left": [tree.missing_left for tree in trees],
+            "values": leaf_values,
+            "roots": [starts],
+            "columns": [] if columns is None else [columns],
+        }
+        for key, parts in arrays.items():
+            if parts:
+                setattr(self, key, torch.from_numpy(np.concatenate(parts)).to(BUFFERS[key]))
         self.steps.fill_(max((_depth(tree) for tree in trees), default=0))
         return self
 
@@ -200,33 +201,27 @@ class TreesModule(nn.Module):
         self, state_dict: JsonObject, prefix: str, *rest: object, **named: object
     ) -> None:
         """Use the shapes of the file. Raise for invalid trees."""
-        found = {key: state_dict[prefix + key] for key in BUFFERS if prefix + key in state_dict}
-        for key, tensor in found.items():
-            setattr(
-                self,
-                key,
-                torch.empty_like(getattr(self, key), device="cpu").new_empty(tensor.shape),
-            )
+        for key, dtype in BUFFERS.items():
+            if prefix + key in state_dict:
+                shape = state_dict[prefix + key].shape
+                setattr(self, key, torch.empty(shape, dtype=dtype, device="cpu"))
         super()._load_from_state_dict(state_dict, prefix, *rest, **named)
         self._check()
 
     def _check(self) -> None:
         nodes, leaves = len(self.feature), len(self.values)
-        same = all(len(getattr(self, key)) == nodes for key in BUFFERS[:5])
-        trees = len(self.columns) == len(self.roots) or self.name == "forest"
-        width = self.values.ndim == 2 and self.values.shape[1] == (
-            self.num_labels if self.name == "forest" else 1
-        )
-        inside = same and trees and width
-        for key, most in (("left", nodes), ("right", nodes), ("roots", nodes)):
-            inside = inside and _within(getattr(self, key), most)
+        of_nodes = self.feature, self.threshold, self.missing_left, self.left, self.right
+        inside = all(len(each) == nodes for each in of_nodes)
+        inside = inside and (len(self.columns) == len(self.roots) or self.name == "forest")
+        inside = inside and self.values.shape[1:] == (self.width,)
+        for numbers in (self.left, self.right, self.roots):
+            inside = inside and _within(numbers, nodes)
         inside = inside and _within(self.columns, self.num_labels)
         if inside and nodes:
             own = torch.arange(nodes, dtype=torch.int32)
             ends = self.left == own
-            inside = bool(
-                ((self.left > own) & (self.right > own) | ends & (self.right == own)).all()
-            )
+            later = (self.left > own) & (self.right > own)
+            inside = bool((later | ends & (self.right == own)).all())
             inside = inside and _within(self.feature[ends], leaves)
             inside = inside and _within(self.feature[~ends], self.num_features)
             inside = inside and 0 <= int(self.steps) <= nodes
@@ -238,12 +233,6 @@ class TreesModule(nn.Module):
 
 def _within(numbers: Tensor, most: int) -> bool:
     return bool(((numbers >= 0) & (numbers < most)).all())
-
-
-def _joined(parts: list[Array], kind: torch.dtype) -> Tensor:
-    if not parts:
-        return torch.zeros(0, dtype=kind)
-    return torch.from_numpy(np.concatenate(parts)).to(kind)
 
 
 def _depth(tree: Nodes) -> int:
