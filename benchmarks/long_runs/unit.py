@@ -35,9 +35,9 @@ from credibly.losses import Loss
 from credibly.train import Callback, Network, resolve
 from credibly.train import checkpoint as checkpoints
 from credibly.train.assembly import build_loss, build_model
-from credibly.train.distributed import SingleProcess, score
+from credibly.train.distributed import EpochEvaluator, SingleProcess, score
 from credibly.train.linear import can_probe, solve_last_layer
-from credibly.train.trainer import EpochEvaluator, Trainer
+from credibly.train.trainer import Trainer
 
 ROWS_TO_WATCH = 1000
 """Held-out rows whose metrics are logged after each epoch; they decide nothing."""

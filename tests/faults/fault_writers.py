@@ -58,7 +58,7 @@ def _checkpoints(folder: Path, version: int) -> None:
 
 
 def _log(folder: Path, version: int) -> None:
-    log = Log(folder, False, Callback())
+    log = Log(folder, Callback())
     for epoch in (1, 2, 3):
         log.on_epoch({"epoch": epoch, "loss": float(version)})
 

@@ -20,7 +20,6 @@ from credibly.train import auto as choice
 from credibly.train import auto as kinds
 from credibly.train import fit, load, recipe
 from credibly.train.auto import Size, candidates, choose, problem_of
-from credibly.train.prediction import predict_members_to
 
 pytest.importorskip("lightgbm")
 MODELS = ("auto", "forest", "boosting")
@@ -99,7 +98,7 @@ def test_test_rows_have_no_influence_on_the_choice(rows):
     features[rows.split == 1] += 7
     other = dataclasses.replace(rows, targets=np.clip(changed, -1, 1), features=features)
     first, second = (choose(problem_of(data, loss, run, 0), run) for data in (rows, other))
-    assert first.table == second.table
+    assert first.document == second.document
     assert np.array_equal(first.scores, second.scores)
 
 
@@ -171,7 +170,7 @@ def test_a_candidate_is_trained_on_the_other_folds_if_it_adds_on_the_first(adds,
         parts.append(number)
         outside = problem.folds.parts[number][1]
         scores = kinds.fit_linear(problem).scores[outside] + adds * problem.targets[outside]
-        return dataclasses.replace(trained(problem, number, dropout), scores=scores)
+        return trained(problem, number, dropout)[0], scores
 
     monkeypatch.setattr(kinds, "_trained_mlp", watched)
     monkeypatch.setattr(kinds, "candidates", lambda size, recipe: plan)
@@ -224,25 +223,7 @@ def test_an_ensemble_averages_members_and_scores_rows_by_those_that_left_them_ou
     assert (counts >= 1).all()
 
 
-def test_predictions_of_members_can_be_kept_and_their_weighted_log_odds_are_the_scores(
-    rows, tmp_path
-):
-    run = fit(rows, settings("mlp", ensemble=2, epochs=2), folder=tmp_path / "run")
-    test = rows.part("test")
-    names = list(run.members)
-    assert [name.rpartition("-")[0] for name in names] == run.candidates["members"]
-    assert len(set(names)) == len(names)
-    paths = predict_members_to(load(tmp_path / "run"), test, tmp_path / "members")
-    assert [path.stem for path in paths] == names
-    kept = [cr.predictions.Predictions.read(path) for path in paths]
-    odds = np.stack([np.log(p) - np.log1p(-p) for p in (k.probabilities for k in kept)])
-    mean = np.tensordot(run.model.weights.numpy(), odds, axes=1)
-    np.testing.assert_allclose(mean, run.scores(test).numpy(), rtol=1e-3, atol=1e-3)
-    assert kept[0].metadata["member"] == names[0]
-    assert kept[0].metadata["calibrator"] is None
-
-
-def test_the_command_line_shows_what_was_compared_and_keeps_members(tmp_path, capsys):
+def test_the_command_line_shows_what_was_compared(tmp_path, capsys):
     noise = np.random.default_rng(0)
     features = noise.normal(size=(80, 3)).astype(np.float32)
     names = np.array(["a", "b"])
@@ -255,19 +236,6 @@ def test_the_command_line_shows_what_was_compared_and_keeps_members(tmp_path, ca
     assert main(["train", source, "--out", out, "--budget", "20s", "--resume", "--json"]) == 0
     table = json.loads(capsys.readouterr().out)["candidates"]
     assert {row["model"] for row in table} == set(kinds.FIT)
-    folder = tmp_path / "members"
-    given = ["predict", out, source, "--out", str(tmp_path / "p.parquet"), "--members", str(folder)]
-    assert main(given) == 0
-    assert {path.stem for path in folder.iterdir()} == set(load(out).members)
-    assert main([*given, "--engine", "spark"]) == 2
-    assert "--members and --format need the folder of a run" in capsys.readouterr().err
-
-
-def test_a_run_of_one_network_has_no_members_to_keep(rows, tmp_path):
-    run = fit(rows, settings("linear", epochs=1), folder=tmp_path / "run")
-    assert run.members == {}
-    with pytest.raises(InputError, match="has one network and no members"):
-        predict_members_to(run, rows, tmp_path / "members")
 
 
 def test_the_report_shows_what_was_compared(rows, tmp_path):
@@ -344,8 +312,8 @@ def test_left_out_rows_of_the_first_part_choose_the_dropout(given, better, monke
 
     def watched(problem, number, dropout):
         calls.append((number, dropout))
-        found = trained(problem, number, dropout)
-        return dataclasses.replace(found, cost=float(dropout != better))
+        truth = problem.targets[problem.folds.parts[number][1]]
+        return trained(problem, number, dropout)[0], truth * float(dropout == better)
 
     monkeypatch.setattr(kinds, "_trained_mlp", watched)
     found = kinds.fit_mlp(problem)

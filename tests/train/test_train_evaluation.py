@@ -9,7 +9,7 @@ import torch
 from credibly import calibrate, losses, metrics
 from credibly.runtime import sigmoid
 from credibly.train import recipe
-from credibly.train.trainer import ENTRIES_TO_FIT, EpochEvaluator
+from credibly.train.distributed import ENTRIES_TO_FIT, EpochEvaluator
 
 
 @pytest.fixture

@@ -141,12 +141,6 @@ def test_bf16_and_accumulation_train(tmp_path):
     assert fit(awkward(), settings, folder=tmp_path).metrics["mAP@y"] > 0.5
 
 
-def test_tensorboard_events_are_written_where_asked(tmp_path):
-    pytest.importorskip("tensorboard", reason="the tensorboard package is optional")
-    fit(awkward(), dataclasses.replace(LINEAR, epochs=1, tensorboard=True), folder=tmp_path)
-    assert list((tmp_path / "tensorboard").iterdir())
-
-
 def test_a_linear_probe_reaches_the_optimum_of_its_objective(tmp_path):
     from scipy.special import expit
 

@@ -47,9 +47,7 @@ class CompareOptions(Printed):
     preset: str | None = None
 
 
-Options: Any = with_reader_options(
-    with_recipe_options(CompareOptions, leave_out=("loss", "tensorboard"))
-)
+Options: Any = with_reader_options(with_recipe_options(CompareOptions, leave_out=("loss",)))
 
 
 def run(options: CompareOptions) -> None:

@@ -59,9 +59,7 @@ class PaperOptions(Printed):
     run: bool = False
 
 
-Options: Any = with_reader_options(
-    with_recipe_options(PaperOptions, leave_out=("loss", "tensorboard"))
-)
+Options: Any = with_reader_options(with_recipe_options(PaperOptions, leave_out=("loss",)))
 
 
 def run(options: PaperOptions) -> None:

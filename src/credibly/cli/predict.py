@@ -22,7 +22,6 @@ class PredictOptions(Printed):
       credibly predict runs/digits digits --part test --out predictions.parquet
       torchrun --nproc-per-node 4 -m credibly predict runs/coco coco:data --shards 16 --out parts/
       credibly predict runs/x new.csv --format lists --out submission.csv
-      credibly predict runs/auto rows.csv --members members/ --out predictions.parquet
       credibly predict model.onnx tables/ --engine spark --out parts/
 
     Args:
@@ -34,8 +33,6 @@ class PredictOptions(Printed):
         format: columns of a .csv file. predictions: the columns of the Parquet file; wide: ids and
             probabilities; lists: ids and label sets. wide and lists use the headers of the training
             file
-        members: also write the uncalibrated predictions of each member of an ensemble to this
-            folder
         allow_python: allow a run to import Python code (models named python:MODULE:FACTORY)
         skip_bad_images: leave out images that do not decode
         engine: local: this machine; spark: a cluster, for Parquet tables of features
@@ -47,7 +44,6 @@ class PredictOptions(Printed):
     part: Literal["all", "train", "calibration", "test"] = "all"
     shards: int | None = option(None, between=(1, 99_999))
     format: Literal["predictions", "wide", "lists"] = "predictions"
-    members: str | None = None
     allow_python: bool = False
     skip_bad_images: bool = False
     engine: Literal["local", "spark"] = "local"
@@ -61,16 +57,14 @@ def run(options: PredictOptions) -> None:
     from credibly.checks import InputError, out_can_be_written
 
     if options.engine == "spark" or options.folder.endswith(".onnx"):
-        if options.members is not None or options.format != "predictions":
-            raise InputError("--members and --format need the folder of a run and --engine local.")
+        if options.format != "predictions":
+            raise InputError("--format needs the folder of a run and --engine local.")
         return _predict_dataset(options)
     out_can_be_written(options.out, folder=not options.out.endswith((".parquet", ".csv")))
     from credibly import train
     from credibly.notebook import counted
-    from credibly.train.prediction import predict_members_to, predict_to
+    from credibly.train.prediction import predict_to
 
-    if options.members is not None:
-        out_can_be_written(options.members, folder=True)
     process, processes = (int(os.environ.get(n, d)) for n, d in (("RANK", 0), ("WORLD_SIZE", 1)))
     done = train.load(options.folder, allow_python=options.allow_python)
     rows = done.read(
@@ -89,8 +83,6 @@ def run(options: PredictOptions) -> None:
             format=options.format,
             advance=advance,
         )
-    if options.members is not None and process == 0:
-        written += predict_members_to(done, rows, options.members)
     if process == 0:
         document = {"rows": len(rows), "written": [str(path) for path in written]}
         new = counted(len(written), "file")

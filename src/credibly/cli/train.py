@@ -122,7 +122,8 @@ def recipe_of(options: TrainOptions) -> tuple[Recipe, int]:
     from credibly import papers, train
 
     protocol = papers.preset(options.preset) if options.preset else papers.Preset()
-    values = {**protocol.settings, **given(options, "recipe")}
+    stated = protocol.settings if options.preset else {}
+    values = {**stated, **given(options, "recipe")}
     if "loss" in values:
         values["loss"] = protocol.loss(values["loss"])
     if values.get("loss", "auto") != "auto":

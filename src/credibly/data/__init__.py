@@ -43,5 +43,6 @@ _WHERE = {
 
 def __getattr__(name: str) -> object:
     if name in _WHERE:
-        return getattr(import_module(f"credibly.data.{_WHERE[name]}"), name)
+        globals()[name] = found = getattr(import_module(f"credibly.data.{_WHERE[name]}"), name)
+        return found
     raise AttributeError(f"module 'credibly.data' has no attribute {name!r}")

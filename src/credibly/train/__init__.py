@@ -14,9 +14,9 @@ fitting             ``fit``: from data and a recipe to a trained run
 assembly            from data and a recipe to model, loss and accelerator
 linear              the solver of every linear model; folds; the last layer first (LP-FT)
 auto                models for features, compared on rows they did not see
-trainer             the one training loop; metrics of held-out rows after each epoch
+trainer             the one training loop
 checkpoint          everything that resuming needs, in one file
-distributed         batches; one loss over all processes; scoring rows on all of them
+distributed         batches; one loss over all processes; scores and metrics of rows
 extreme_classif…    runs on very many labels, of which rows keep the most probable
 run_folder, run     the folder of a run; a trained run, ready to predict
 prediction, onnx    predictions of many rows in parts; export
@@ -80,4 +80,5 @@ def __getattr__(name: str) -> object:
     from credibly.checks import require  # it imports numpy, and --help must not
 
     require("train", "accelerate", "safetensors", "PIL")
-    return getattr(import_module(f"credibly.train.{_MODULES[name]}"), name)
+    globals()[name] = found = getattr(import_module(f"credibly.train.{_MODULES[name]}"), name)
+    return found

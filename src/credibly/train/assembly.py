@@ -68,14 +68,15 @@ def with_names(recipe: Recipe) -> tuple[Recipe, nn.Module | None, Loss | None]:
     """
     from credibly import losses
 
-    model, loss = recipe.model, recipe.loss
-    if not isinstance(model, str):
+    model = None if isinstance(recipe.model, str) else recipe.model
+    loss = None if isinstance(recipe.loss, str) else recipe.loss
+    if model is not None:
         if not isinstance(model, nn.Module):
             raise InputError(
                 f"`model` must be a name or a torch.nn.Module; got {type(model).__name__}."
             )
         recipe = dataclasses.replace(recipe, model=OBJECT + type(model).__name__)
-    if not isinstance(loss, str):
+    if loss is not None:
         if not isinstance(loss, losses.Loss):
             raise InputError(
                 "`loss` must be a name, a loss of `cr.losses` or a subclass of it, because the "
@@ -83,11 +84,7 @@ def with_names(recipe: Recipe) -> tuple[Recipe, nn.Module | None, Loss | None]:
                 f"{type(loss).__name__}. The smallest one:\n{SMALLEST_LOSS}"
             )
         recipe = dataclasses.replace(recipe, loss=OBJECT + type(loss).__name__)
-    return (
-        recipe,
-        None if isinstance(model, str) else model,
-        None if isinstance(loss, str) else loss,
-    )
+    return recipe, model, loss
 
 
 def missing_object(name: str, what: str) -> InputError:
@@ -327,24 +324,22 @@ def _usual_network(data: Data) -> str:
             "e.g. --model hf:FOLDER with LXMERT."
         )
     shape = data.input_shape
-    small = shape is not None and max(shape[1:]) <= SMALL_IMAGE
-    return "cnn" if small else "efficientnet-lite0"
+    return "cnn" if shape and max(shape[1:]) <= SMALL_IMAGE else "efficientnet-lite0"
 
 
 # Networks --------------------------------------------------------------------------------------
 
 
 def _network(recipe: Network, data: Data, loss: Loss | None) -> Network:
-    model = _usual_network(data) if recipe.model == "auto" else recipe.model
-    weights = recipe.weights
-    if recipe.model == "auto" and model == "efficientnet-lite0" and weights is None:
-        weights = "auto"
+    model, weights, size = recipe.model, recipe.weights, recipe.image_size
+    if model == "auto":
+        model = _usual_network(data)
+        weights = "auto" if model == "efficientnet-lite0" and weights is None else weights
     if weights == "auto":
         efficientnet.weights_file()  # fails before any data is read
-    recipe = dataclasses.replace(recipe, model=model, weights=weights)
     if isinstance(data.images, LazyImages) and model in CONVOLUTIONAL:
-        size = recipe.image_size or _stored_size(data.images)
-        recipe = dataclasses.replace(recipe, image_size=size)
+        size = size or _stored_size(data.images)
+    recipe = dataclasses.replace(recipe, model=model, weights=weights, image_size=size)
     if data.sparse_features is not None:
         recipe = _on_sparse_features(recipe, data)
     if recipe.views != "one" and data.kind != "images":
@@ -364,13 +359,15 @@ def _network(recipe: Network, data: Data, loss: Loss | None) -> Network:
     # If norms use statistics of small batches, the features change and a solved last layer no
     # longer fits them. From a random last layer, fixed norms bring no gain.
     norms = start if recipe.fixed_norms is None else recipe.fixed_norms
-    size = rows_per_step(recipe.batch_size, int((data.split == TRAIN).sum()))
-    recipe = dataclasses.replace(recipe, batch_size=size, probe_first=start, fixed_norms=norms)
-    patience = (2 if start else 0) if recipe.patience is None else recipe.patience
-    recipe = dataclasses.replace(recipe, epochs=recipe.num_epochs, patience=patience)
-    if few_rows(data):  # no held-out rows to select an epoch
-        recipe = dataclasses.replace(recipe, select="last")
-    return dataclasses.replace(recipe, learning_rate=recipe.highest_rate)
+    recipe = dataclasses.replace(recipe, probe_first=start, fixed_norms=norms)
+    return dataclasses.replace(
+        recipe,
+        batch_size=rows_per_step(recipe.batch_size, int((data.split == TRAIN).sum())),
+        epochs=recipe.num_epochs,
+        patience=(2 if start else 0) if recipe.patience is None else recipe.patience,
+        select="last" if few_rows(data) else recipe.select,  # no rows to select an epoch
+        learning_rate=recipe.highest_rate,
+    )
 
 
 def _stored_size(images: LazyImages, sample: int = 32) -> int:
@@ -382,11 +379,9 @@ def _stored_size(images: LazyImages, sample: int = 32) -> int:
 
 def _probe_first(recipe: Network, data: Data, loss: Loss | None) -> bool:
     """Return whether the last layer is solved first. Raise if a required probe is impossible."""
-    wanted = recipe.probe_first
-    if wanted is None:
-        pretrained = recipe.weights not in (None, "none") and not recipe.frozen
-        wanted = data.kind == "images" and pretrained
-    if not wanted:
+    pretrained = recipe.weights not in (None, "none") and not recipe.frozen
+    usual = data.kind == "images" and pretrained
+    if not (usual if recipe.probe_first is None else recipe.probe_first):
         return False
     problem = None
     if loss is not None or recipe.model.startswith((OBJECT, PYTHON)):
@@ -554,23 +549,16 @@ def build_network(
     from credibly import models
 
     num_outputs = criterion.num_outputs(num_labels)
-    shared: JsonObject = {"dropout": network.dropout, "frozen": network.frozen}
+
+    def options(*names: str) -> JsonObject:
+        own = {name: getattr(network, name) for name in ("dropout", "frozen", *names)}
+        return {**own, "weights": weights}
+
     if encoder is not None or getattr(inputs, "texts", None) is not None:
-        limits = {"terms": network.terms, "max_length": network.max_length}
-        own = {**shared, **limits, "weights": weights, "encoder": encoder}
-        return build_text(network.model, inputs, num_outputs, **own)
-    return models.build(
-        network.model,
-        inputs,
-        num_labels,
-        num_outputs=num_outputs,
-        hidden=network.hidden,
-        weights=weights,
-        image_size=network.image_size,
-        fixed_norms=bool(network.fixed_norms),
-        views=network.views,
-        **shared,
-    )
+        given = options("terms", "max_length")
+        return build_text(network.model, inputs, num_outputs, encoder=encoder, **given)
+    given = options("hidden", "image_size", "fixed_norms", "views")
+    return models.build(network.model, inputs, num_labels, num_outputs=num_outputs, **given)
 
 
 def build_model(

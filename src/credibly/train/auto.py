@@ -37,11 +37,11 @@ from credibly.models.trees import (
 )
 from credibly.pipeline import Pipeline
 from credibly.train.callbacks import Callback
-from credibly.train.distributed import mixed, number_of_batches, rows_per_step
+from credibly.train.distributed import EpochEvaluator, mixed, number_of_batches, rows_per_step
 from credibly.train.linear import Folds, solve_head
 from credibly.train.recipes import MAX_MEMBERS, Auto, Ensemble, Network, Recipe, seconds
 from credibly.train.run_folder import MIN_ROWS
-from credibly.train.trainer import EpochEvaluator, Trainer
+from credibly.train.trainer import Trainer
 from credibly.types import Array, JsonObject
 
 if TYPE_CHECKING:
@@ -191,32 +191,23 @@ def fit_mlp(
     """
     if problem.network.dropout is not None:
         dropouts = (problem.network.dropout,)
-    tried: list[_Trained] = []
+    tried: list[tuple[nn.Module, Array]] = []
+    trials: list[JsonObject] = []
     for dropout in dropouts:
         tried.append(_trained_mlp(problem, 0, dropout))
-        if not worth(tried[0].scores):
+        if not worth(tried[0][1]):
             return None
-    best = min(range(len(tried)), key=lambda place: tried[place].cost)
-    parts = [tried[best]]
-    parts += [_trained_mlp(problem, n, dropouts[best]) for n in range(1, len(problem.folds))]
-    crossed = problem.folds.averaged([part.scores for part in parts])
+        figures = problem.figures(tried[-1][1], problem.folds.parts[0][1])
+        trials.append({"dropout": dropout, "cost": figures["selection"]})
+    best = min(range(len(tried)), key=lambda at: trials[at]["cost"])
+    others = (_trained_mlp(problem, n, dropouts[best]) for n in range(1, len(problem.folds)))
+    members, scores = map(list, zip(tried[best], *others, strict=True))
+    crossed = problem.folds.averaged(scores)
     options = {"dropout": 0.0} if best else {}
-    members = [part.network for part in parts]
-    trials = [
-        {"dropout": dropout, "cost": part.cost}
-        for dropout, part in zip(dropouts, tried, strict=True)
-    ]
     return Candidate("mlp", members, crossed, options, problem.figures(crossed), trials)
 
 
-@dataclasses.dataclass
-class _Trained:
-    network: nn.Module
-    scores: Array
-    cost: float
-
-
-def _trained_mlp(problem: Problem, number: int, dropout: float | None) -> _Trained:
+def _trained_mlp(problem: Problem, number: int, dropout: float | None) -> tuple[nn.Module, Array]:
     """Return the network of one fold, and its scores of the rows that the fold leaves out."""
     inside, outside = problem.folds.parts[number]
     rows, left_out = problem.rows.take(inside), problem.rows.take(outside)
@@ -232,8 +223,7 @@ def _trained_mlp(problem: Problem, number: int, dropout: float | None) -> _Train
         weights=rows.weights,
         seed=seed,
     ).run()
-    scores = scores_of(network, torch.from_numpy(problem.features[outside]))
-    return _Trained(network, scores, problem.figures(scores, outside)["selection"])
+    return network, scores_of(network, torch.from_numpy(problem.features[outside]))
 
 
 # Trees ----------------------------------------------------------------------------------------
@@ -373,10 +363,6 @@ def estimated_seconds(name: str, size: Size, network: Network) -> float:
     return trees * (6e-5 + columns * (2e-6 + 9e-9 * size.inside))
 
 
-def _forest_numbers(size: Size) -> int:
-    return ForestOptions().trees * max(size.rows // 2, 1) * size.labels
-
-
 def candidates(size: Size, recipe: Recipe) -> list[JsonObject]:
     """Return the candidates in order of cost, and the reason for each one that is skipped.
 
@@ -388,7 +374,7 @@ def candidates(size: Size, recipe: Recipe) -> list[JsonObject]:
     budget, network = seconds(limit), recipe.network()
     costs = {name: estimated_seconds(name, size, network) for name in FIT}
     why: dict[str, str] = {}
-    if _forest_numbers(size) > LARGEST_FOREST:
+    if ForestOptions().trees * max(size.rows // 2, 1) * size.labels > LARGEST_FOREST:
         why["forest"] = "its trees would take more than 200 MB"
     if find_spec("lightgbm") is None:
         why["boosting"] = "lightgbm is not installed"
@@ -404,11 +390,11 @@ def candidates(size: Size, recipe: Recipe) -> list[JsonObject]:
             why[name] = f"it would exceed the budget of {limit}"
         else:
             left -= costs[name]
-    rows: list[JsonObject] = []
-    for name in order:
-        reason = {"left_out": why[name]} if name in why else {}
-        rows.append({"model": name, "seconds": float(f"{costs[name]:.2g}"), **reason})
-    return rows
+    return [
+        {"model": name, "seconds": float(f"{costs[name]:.2g}")}
+        | ({"left_out": why[name]} if name in why else {})
+        for name in order
+    ]
 
 
 def folds_for(recipe: Recipe, data: Data) -> int:
@@ -452,33 +438,24 @@ class Choice:
 
     Attributes:
         model: the best candidate, or a weighted sum of several.
-        members: names of the members of the model, in order.
         scores: out-of-fold scores of the scored rows.
-        table: candidates with their metrics and weights.
+        document: what the run stores: the candidates with their metrics and weights, and the names
+            of the members of the model, in order.
         spent: CPU seconds per candidate. They are not stored, because two runs must give the same
             bytes.
     """
 
     model: nn.Module
-    members: list[str]
     scores: Array
-    table: list[JsonObject]
+    document: JsonObject
     spent: dict[str, float]
-
-    def document(self, recipe: Recipe) -> JsonObject:
-        """Return the part of the choice that the run stores."""
-        return {
-            "version": 1,
-            "folds": recipe.folds,
-            "candidates": self.table,
-            "members": self.members,
-        }
 
 
 def choose(problem: Problem, recipe: Recipe, callback: Callback | None = None) -> Choice:
     """Train every candidate within the budget; return the best, or their sum if it is better."""
     names = [recipe.model] if recipe.model in FIT else list(FIT)
-    size = Size(len(problem.folds.trained), *_shape(problem), len(problem.folds), _sparse(problem))
+    columns = problem.features.shape[1], problem.targets.shape[1]
+    size = Size(len(problem.folds.trained), *columns, len(problem.folds), _sparse(problem))
     table = [row for row in candidates(size, recipe) if row["model"] in names]
     if len(names) == 1:
         table[0].pop("left_out", None)
@@ -506,21 +483,18 @@ def choose(problem: Problem, recipe: Recipe, callback: Callback | None = None) -
     if callback is not None:
         callback.on_update(len(plan), len(plan))
     weights, scores = _weights(problem, tried)
+    shares = {each.name: weight for each, weight in zip(tried, weights, strict=True)}
     for row in table:
-        row["weight"] = sum(
-            weight
-            for weight, candidate in zip(weights, tried, strict=True)
-            if candidate.name == row["model"]
-        )
+        row["weight"] = shares.get(row["model"], 0)
     model, members = _combined(tried, weights)
-    return Choice(model, members, scores, table, spent)
+    about = {"version": 1, "folds": recipe.folds, "candidates": table, "members": members}
+    return Choice(model, scores, about, spent)
 
 
 def _progress(plan: list[JsonObject], number: int, spent: float) -> JsonObject:
     """Return the current candidate, and the time left from estimates and measured times."""
-    before, left = (
-        sum(row["seconds"] for row in rows) for rows in (plan[: number - 1], plan[number - 1 :])
-    )
+    costs = [row["seconds"] for row in plan]
+    before, left = sum(costs[: number - 1]), sum(costs[number - 1 :])
     pace = spent / before if before and spent else 1.0
     row = {"model": plan[number - 1]["model"], "number": number, "total": len(plan)}
     return {**row, "spent": spent, "left": left * pace}
@@ -546,10 +520,6 @@ def _number(figure: float) -> float | None:
     return figure if math.isfinite(figure) else None
 
 
-def _shape(problem: Problem) -> tuple[int, int]:
-    return problem.features.shape[1], problem.targets.shape[1]
-
-
 def _sparse(problem: Problem) -> int:
     """Count the columns with one value in nine rows of ten, on a sample of about 1,000 rows."""
     rows = problem.folds.trained[:: -(-len(problem.folds.trained) // 1024)]
@@ -561,10 +531,10 @@ def _combined(tried: list[Candidate], weights: list[float]) -> tuple[nn.Module, 
 
     members, shares, names = [], [], []
     for candidate, weight in zip(tried, weights, strict=True):
-        if weight > 0:
-            members += candidate.members
-            shares += [weight / len(candidate.members)] * len(candidate.members)
-            names += [candidate.name] * len(candidate.members)
+        for member in candidate.members if weight > 0 else ():
+            members.append(member)
+            shares.append(weight / len(candidate.members))
+            names.append(candidate.name)
     return Stack(members, shares), names
 
 
@@ -665,11 +635,11 @@ def empty_members(
     members: list[str], num_features: int, num_labels: int, network: Network
 ) -> nn.Module:
     """Return a model of these members with fresh weights of the right shapes."""
-    built: list[nn.Module] = []
-    for name in members:
+
+    def empty(name: str) -> nn.Module:
         if name in TREES:
-            built.append(TreesModule(name, num_features, num_labels))
-        else:
-            hidden = network.hidden if name == "mlp" else None
-            built.append(models.build(name, (num_features,), num_labels, hidden=hidden))
-    return Stack(built)
+            return TreesModule(name, num_features, num_labels)
+        hidden = network.hidden if name == "mlp" else None
+        return models.build(name, (num_features,), num_labels, hidden=hidden)
+
+    return Stack([empty(name) for name in members])

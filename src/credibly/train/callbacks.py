@@ -7,13 +7,16 @@ import sys
 import time
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from credibly.checks import InputError
 from credibly.files import atomic_path
 from credibly.types import JsonObject
 from credibly.untrusted.budget import read_bytes
 from credibly.untrusted.documents import parse_json
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 LINE_SECONDS = 60.0
 """How often a line says how far training is, where there is no terminal for a bar."""
@@ -95,14 +98,13 @@ class ProgressBar(Callback):
     """
 
     def __init__(self, title: str = "training") -> None:
-        self._bar: Any = None
+        self._bar: Progress | None = None
         self._title, self._figures = title, ""
         self._begun = self._written = time.monotonic()
 
-    def _show(self, text: str, **progress: Any) -> None:
+    def _show(self, text: str, completed: float | None = None, total: float | None = None) -> None:
         if not (sys.stderr.isatty() or "ipykernel" in sys.modules):  # importing rich takes time
-            self._write(text, **progress)
-            return
+            return self._write(text, completed or 0.0, total or 1.0)
         if self._bar is None:
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -112,9 +114,14 @@ class ProgressBar(Callback):
             self._bar = Progress(*columns, TimeRemainingColumn(), console=console, transient=True)
             self._bar.add_task(text, total=None)
             self._bar.start()
-        self._bar.update(0, description=f"{self._title}{text}", **progress)
+        self._bar.update(
+            self._bar.task_ids[0],
+            description=f"{self._title}{text}",
+            completed=completed,
+            total=total,
+        )
 
-    def _write(self, text: str, completed: float = 0.0, total: float = 1.0) -> None:
+    def _write(self, text: str, completed: float, total: float) -> None:
         now = time.monotonic()
         if completed and now > self._written + LINE_SECONDS:
             self._written, share = now, completed / total
@@ -164,28 +171,24 @@ class ProgressBar(Callback):
 
 
 class Log(Callback):
-    """Write each epoch to the run's ``log.jsonl``, and as TensorBoard events; then call ``inner``.
+    """Write each epoch to the run's ``log.jsonl``, then call ``inner``.
 
     If an epoch is repeated after a crash, its line is replaced, so the file always reads as one
     uninterrupted run.
     """
 
-    def __init__(self, folder: Path, tensorboard: bool, inner: Callback) -> None:
+    def __init__(self, folder: Path, inner: Callback) -> None:
         self.path, self.inner = folder / "log.jsonl", inner
-        read_log(self.path)  # a damaged log is an error before training starts
-        self.events = _events(folder / "tensorboard") if tensorboard else None
+        self.lines = read_log(self.path)  # a damaged log is an error before training starts
         self.on_linear_probe, self.on_candidate = inner.on_linear_probe, inner.on_candidate
         self.on_update, self.on_estimate = inner.on_update, inner.on_estimate
 
     def on_epoch(self, figures: JsonObject) -> None:
-        lines = [line for line in read_log(self.path) if line["epoch"] < figures["epoch"]]
+        self.lines = [line for line in self.lines if line["epoch"] < figures["epoch"]]
+        self.lines.append(figures)
         with atomic_path(self.path) as beside:
-            text = "".join(json.dumps(line) + "\n" for line in [*lines, figures])
+            text = "".join(json.dumps(line) + "\n" for line in self.lines)
             beside.write_text(text, encoding="utf-8")
-        if self.events is not None:
-            for name in sorted(set(figures) - {"epoch"}):
-                self.events.add_scalar(name, figures[name], figures["epoch"])
-            self.events.flush()
         self.inner.on_epoch(figures)
 
 
@@ -219,14 +222,3 @@ def _epoch(path: Path, number: int, line: str) -> JsonObject:
             "the line; the run does not need it."
         )
     return figures
-
-
-def _events(folder: Path) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError as error:
-        raise InputError(
-            f"`tensorboard` needs the tensorboard package ({error}). "
-            "Install it with `pip install tensorboard`, or leave the option out."
-        ) from error
-    return SummaryWriter(str(folder))

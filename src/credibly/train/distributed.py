@@ -1,4 +1,4 @@
-"""Batches, processes and threads: the loss over all processes, and the scoring of rows.
+"""Batches, processes and threads: the loss over all processes, the scoring of rows, and metrics.
 
 Seed and epoch determine the batches. The number of processes does not change them.
 """
@@ -6,6 +6,8 @@ Seed and epoch determine the batches. The number of processes does not change th
 from __future__ import annotations
 
 import hashlib
+import math
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import chain
@@ -17,6 +19,9 @@ from torch import Tensor, nn
 
 from credibly.data.torch_datasets import Batch, RowSource, stream
 from credibly.losses.collectives import all_gather, process_count, process_rank
+from credibly.pipeline import Pipeline
+from credibly.runtime import sigmoid
+from credibly.targets import Targets
 from credibly.types import Array
 
 if TYPE_CHECKING:
@@ -90,14 +95,14 @@ def scoring_batches(rows: Tensor, most_rows: int, lengths: Array | None) -> list
     if lengths is None:
         return list(rows.split(most_rows))
     own = lengths[rows.numpy()]
-    order = np.argsort(own, kind="stable")
-    batches: list[list[int]] = []
-    for place in order.tolist():  # sorted by length: the last row of a batch is its longest
-        full = not batches or len(batches[-1]) >= most_rows
-        if full or (len(batches[-1]) + 1) * own[place] > TOKENS:
+    batches: list[list[int]] = [[]]
+    # Sorted by length: the last row of a batch is its longest.
+    for place in np.argsort(own, kind="stable").tolist():
+        size = len(batches[-1])
+        if size and (size >= most_rows or (size + 1) * own[place] > TOKENS):
             batches.append([])
         batches[-1].append(place)
-    return [rows[torch.tensor(batch)] for batch in batches]
+    return [rows[torch.tensor(batch)] for batch in batches if batch]
 
 
 def rows_per_step(given: int | None, num_rows: int) -> int:
@@ -296,6 +301,101 @@ def _rows_within(
     # A layer holds its inputs and outputs; a residual block keeps a second pair.
     return max(1, min(SCORING_ROWS, max_bytes // (2 * max(sizes))))
 
+
+# Held-out rows --------------------------------------------------------------------------------
+
+ENTRIES_TO_FIT = 100_000
+"""Number of held-out entries, evenly chosen, that the evaluator's affine map is fitted on."""
+
+
+class EpochEvaluator:
+    """Compute the metrics of held-out scores, and one number to select epochs by; lower is better.
+
+    The number is the log loss after an affine calibration on the same rows. It is a proper score,
+    and close to the log loss of the finished run, which is calibrated too. Without this
+    calibration, an epoch with good but overconfident scores would lose to a worse epoch, and losses
+    without a link could not be evaluated. ``select`` can replace it by mAP, by the accuracy of the
+    first label, or by average-K accuracy.
+    """
+
+    sparse = False
+    """Whether targets are sparse: rows are then not scored for all labels."""
+
+    def __init__(
+        self, recipe: Recipe, rows: RowSource | None, targets: Array, weights: Array | None = None
+    ) -> None:
+        self.recipe, self.rows, self.weights = recipe, rows, weights
+        self.targets = Targets.of(targets, coding="unknown")  # int8 if all values are whole
+
+    def measure(
+        self, model: nn.Module, criterion: Loss, accelerator: Accelerator | SingleProcess
+    ) -> dict[str, float]:
+        """Return the metrics of the held-out rows under ``model``; empty if there are none."""
+        if not len(self.targets.matrix):
+            return {"selection": 0.0}
+        assert self.rows is not None
+        return self(criterion, score(model, self.rows, accelerator, self.recipe.workers))
+
+    def __call__(self, criterion: Loss, scores: Tensor) -> dict[str, float]:
+        pipeline, array = Pipeline(criterion), scores.numpy()
+        figures = self.figures(pipeline.link_log_odds(array), pipeline.ranking_scores(array))
+        if criterion.name == "softmax":
+            figures["log_normalizer"] = float(scores.double().logsumexp(-1).mean())
+        elif state := criterion.state_summary():
+            figures |= {f"log_{name}": math.log(value) for name, value in state.items()}
+        return figures
+
+    def figures(self, odds: Array, ranked: Array) -> dict[str, float]:
+        """Return the metrics of log-odds, and of the scores that rank the rows."""
+        from credibly import decide, metrics
+        from credibly.metrics.summaries import MIN_COUNT
+
+        if self.recipe.calibrate != "none":
+            odds = self._calibrated(odds)
+        estimates = sigmoid(odds)
+        precision = metrics.average_precision(ranked, self.targets)
+        figures = {
+            "nll": self._log_loss(estimates),
+            "map": float(np.nanmean(precision)) if not np.isnan(precision).all() else 0.0,
+            "ace": float(
+                metrics.calibration_error(estimates, self.targets, "ace", min_count=MIN_COUNT)
+            ),
+        }
+        if self.recipe.select == "accuracy":
+            first = np.take_along_axis(self.targets.matrix, ranked.argmax(1)[:, None], axis=1)
+            figures["accuracy"] = float((first == 1).mean())
+        if self.recipe.select == "average-k":
+            assert self.recipe.average_size is not None
+            sets = decide.AverageSize(self.recipe.average_size).fit(estimates).predict(estimates)
+            figures["average-k"] = float(metrics.set_coverage(sets, self.targets))
+        costs = {"last": 0.0, "nll": figures["nll"]}
+        chosen = self.recipe.select
+        return {**figures, "selection": costs[chosen] if chosen in costs else -figures[chosen]}
+
+    def _calibrated(self, odds: Array) -> Array:
+        from credibly import calibrate
+
+        # Two parameters need far fewer than a million entries, and every epoch pays for this fit.
+        known = np.flatnonzero((self.targets.matrix >= 0).any(axis=1))
+        rows = known[:: max(1, len(known) * odds.shape[1] // ENTRIES_TO_FIT)]
+        # After the first epoch, scores may rank backwards. Only the finished run should warn about
+        # it.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            weights = None if self.weights is None else self.weights[rows]
+            return calibrate.Affine().fit(odds[rows], self.targets[rows], weights).transform(odds)
+
+    def _log_loss(self, estimates: Array) -> float:
+        from credibly.metrics import log_loss
+        from credibly.metrics.calibration import COUNT, LOG_LOSS, row_scores
+
+        if self.weights is None:
+            return float(log_loss(estimates, self.targets))
+        totals = self.weights @ row_scores(estimates, self.targets.matrix)
+        return float(totals[LOG_LOSS] / totals[COUNT])
+
+
+# Threads ------------------------------------------------------------------------------------------
 
 SMALL = 1_000_000
 """Entries of a feature matrix up to which one thread is at least as quick as several."""

@@ -21,9 +21,9 @@ from credibly.metrics.top_labels import PLACES, HeldLabels, TopLabels
 from credibly.models.network import HeadedModule
 from credibly.runtime import sigmoid
 from credibly.targets import SparseTargets, Targets
-from credibly.train.distributed import SingleProcess, full_precision
+from credibly.train.distributed import EpochEvaluator, SingleProcess, full_precision
 from credibly.train.recipes import Network as Recipe
-from credibly.train.trainer import EpochEvaluator, fuses
+from credibly.train.trainer import fuses
 from credibly.types import Array, JsonObject
 
 if TYPE_CHECKING:
@@ -128,8 +128,8 @@ def top_scores(hidden: Tensor, head: nn.Linear, k: int) -> tuple[Tensor, Tensor,
     rows, labels = len(hidden), head.out_features
     k = min(k, labels)
     best = hidden.new_empty(rows, 0)
-    numbers = torch.empty(rows, 0, dtype=torch.int64, device=hidden.device)
-    log_sum = torch.full((rows,), -torch.inf, dtype=torch.float64, device=hidden.device)
+    numbers = hidden.new_empty(rows, 0, dtype=torch.int64)
+    log_sum = hidden.new_full((rows,), -torch.inf, dtype=torch.float64)
     step = max(ENTRIES // max(rows, 1), k)
     for start in range(0, labels, step):
         part = slice(start, start + step)
@@ -147,20 +147,20 @@ def top_scores(hidden: Tensor, head: nn.Linear, k: int) -> tuple[Tensor, Tensor,
 def top_of_rows(
     model: nn.Module, dataset: RowSource, criterion: Loss, device: torch.device, workers: int
 ) -> tuple[Array, Array, Array]:
-    """Return scores, log-odds by the link, and label numbers of the most probable labels."""
+    """Return scores, log-odds, and label numbers of the most probable labels.
+
+    Without a link, the scores stand for the log-odds.
+    """
     scores, odds, numbers = [], [], []
     for _, hidden, head in _hidden(model, dataset, device, workers):
         best, places, log_sum = top_scores(hidden, head, TOP_LABELS)
         scores.append(best.float().cpu().numpy())
-        odds.append(_log_odds(criterion, best.cpu(), log_sum.cpu()))
+        linked = best.cpu()
+        if criterion.has_link:
+            linked = criterion.top_log_odds(linked, log_sum.cpu())
+        odds.append(linked.double().numpy())
         numbers.append(places.cpu().numpy().astype(np.int32))
     return np.concatenate(scores), np.concatenate(odds), np.concatenate(numbers)
-
-
-def _log_odds(criterion: Loss, scores: Tensor, log_sum: Tensor) -> Array:
-    """Return log-odds by the link, or the scores if the loss has no link."""
-    odds = criterion.top_log_odds(scores, log_sum) if criterion.has_link else scores
-    return odds.double().numpy()
 
 
 def fit_calibrator(method: str, criterion: Loss, odds: Array, hits: Array) -> Calibrator | None:
@@ -169,12 +169,10 @@ def fit_calibrator(method: str, criterion: Loss, odds: Array, hits: Array) -> Ca
     ``auto`` does not calibrate a softmax. Its rows must sum to one, and the kept labels do not
     determine how a calibrator would change the other labels.
     """
-
-    known = hits >= 0
     if method == "none" or (method == "auto" and criterion.exclusive):
         return None
-    column, truth = odds[known][:, None], hits[known][:, None]
-    return fit_by_name(method, column, Targets(truth))
+    known = hits >= 0
+    return fit_by_name(method, odds[known][:, None], Targets(hits[known][:, None]))
 
 
 def top_predictions(

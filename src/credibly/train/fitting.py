@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from credibly.data import Data
 from credibly.data.splits import TEST, as_often_as_weighted
 from credibly.data.torch_datasets import Augment, TorchRows
 from credibly.files import write_json
-from credibly.models.network import NetworkModule
+from credibly.models.network import HeadedModule, NetworkModule
 from credibly.pipeline import Pipeline
 from credibly.targets import SparseTargets, Targets
 from credibly.train import assembly, recipes
@@ -27,7 +27,7 @@ from credibly.train import checkpoint as checkpoints
 from credibly.train.assembly import text_model, with_names
 from credibly.train.auto import choose, problem_of
 from credibly.train.callbacks import Callback, Log
-from credibly.train.distributed import SingleProcess, score, threads_for, to_score
+from credibly.train.distributed import EpochEvaluator, SingleProcess, score, threads_for, to_score
 from credibly.train.extreme_classification import (
     ManyLabelsEvaluator,
     check_many,
@@ -36,7 +36,7 @@ from credibly.train.extreme_classification import (
     top_predictions,
 )
 from credibly.train.extreme_classification import measured as top_measured
-from credibly.train.linear import Folds, solve_head, solve_last_layer
+from credibly.train.linear import Folds, Matrix, solve_head, solve_last_layer
 from credibly.train.recipes import Recipe, Solved, is_compared
 from credibly.train.run import Run, load, ready, write_calibration, write_model
 from credibly.train.run_folder import (
@@ -49,7 +49,7 @@ from credibly.train.run_folder import (
     pooled,
     write_manifest,
 )
-from credibly.train.trainer import EpochEvaluator, Trainer, estimated
+from credibly.train.trainer import Trainer, estimated
 from credibly.types import Array, JsonObject
 
 if TYPE_CHECKING:
@@ -118,18 +118,10 @@ def fit(
     if is_compared(recipe):
         import sklearn.ensemble  # noqa: F401 - the thread limit covers only loaded libraries
     threads = nullcontext() if data.features is None else threads_for(data.features.size)
+    place = None if folder is None else Path(folder)
+    about, callback = description(data, recipe), callback or Callback()
     with torch.random.fork_rng(devices=[]), threads:
-        job = _Job(
-            rows,
-            recipe,
-            seed,
-            criterion,
-            accelerator,
-            callback or Callback(),
-            description(data, recipe),
-            None if folder is None else Path(folder),
-            all_train,
-        )
+        job = _Job(rows, recipe, seed, criterion, accelerator, callback, about, place, all_train)
         network = None if is_compared(recipe) else _network(job, model)
         if job.folder is None:
             return job.run(network)
@@ -273,9 +265,8 @@ def _compare(job: _Job) -> Run:
     """Train the candidates; return the run of the best one or of their sum."""
     problem = problem_of(job.rows, job.criterion, job.recipe, job.seed)
     choice = choose(problem, job.recipe, job.callback)
-    pipeline, document = Pipeline(job.criterion), choice.document(job.recipe)
-    run = Run(job.folder, job.recipe, job.seed, job.about, choice.model, pipeline)
-    run.candidates, run.spent = document, choice.spent
+    run = Run(job.folder, job.recipe, job.seed, job.about, choice.model, Pipeline(job.criterion))
+    run.candidates, run.spent = choice.document, choice.spent
     scores = torch.from_numpy(choice.scores) if problem.crossed else None
     return _finish(job, run, job.rows, choice.model, scores)
 
@@ -293,8 +284,7 @@ def _inputs(job: _Job, model: nn.Module, keep: str | Path | None) -> tuple[Data,
     assert isinstance(model, NetworkModule)  # build_user_model rejects others
     assert keep is not None
     keep, device = Path(keep) / "features", job.accelerator.device
-    names = ("image_size", "eval_crop", "workers")
-    options = {name: getattr(network, name) for name in names}
+    options = {name: getattr(network, name) for name in ("image_size", "eval_crop", "workers")}
     model.to(device)
     if job.accelerator.is_main_process:
         cache_features(model, rows, keep, device=device, **options)
@@ -308,7 +298,7 @@ def _logging(job: _Job) -> Callback:
         return Callback()
     if job.folder is None:
         return job.callback
-    return Log(job.folder, job.recipe.tensorboard, job.callback)
+    return Log(job.folder, job.callback)
 
 
 def _train(job: _Job, rows: Data, network: nn.Module) -> None:
@@ -343,10 +333,11 @@ def _train(job: _Job, rows: Data, network: nn.Module) -> None:
     ).run()
 
 
-def _solve(job: _Job, rows: Data, network: Any) -> tuple[Tensor | None, JsonObject]:
+def _solve(job: _Job, rows: Data, network: nn.Module) -> tuple[Tensor | None, JsonObject]:
     """Solve the last layer of ``network``; return its out-of-fold scores and the trials."""
     recipe, criterion = job.recipe, job.criterion
     assert isinstance(recipe, Solved)
+    assert isinstance(network, HeadedModule)  # Solved recipes name built-in networks
     rows = rows.take(rows.split != TEST)
     targets, folds = rows.dense_targets.astype(np.float64), Folds.of(rows, recipe)
     found = solve_head(
@@ -364,7 +355,7 @@ def _solve(job: _Job, rows: Data, network: Any) -> tuple[Tensor | None, JsonObje
     return torch.from_numpy(found.scores) if recipe.folds else None, document
 
 
-def _layer_inputs(network: nn.Module, rows: Data) -> Any:
+def _layer_inputs(network: nn.Module, rows: Data) -> Matrix:
     """Return the inputs of the last layer: a float64 array or a float32 CSR matrix."""
     from credibly.data import SparseRows
 
@@ -472,9 +463,8 @@ def _finish_many(job: _Job, run: Run, rows: Data, network: nn.Module) -> Run:
     run.criterion.cpu()
     if run.folder is not None:
         write_model(run, run.folder)
-    predictions = None
-    if of_test is not None:
-        predictions = top_predictions(test, of_test, run.pipeline.calibrator, run.metadata())
+    calibrator, about = run.pipeline.calibrator, run.metadata()
+    predictions = None if of_test is None else top_predictions(test, of_test, calibrator, about)
     return _stored(job, run, predictions, lambda run, found: _in_json(top_measured(found)))
 
 
@@ -509,7 +499,7 @@ def _top_1_error(ranked: Array, targets: Array) -> dict[str, float]:
     """Return the share of rows whose first label is wrong, where every row has just one label."""
     if not len(targets) or ranked.shape != targets.shape:
         return {}
-    if (targets < 0).any() or not ((targets == 1).sum(1) == 1).all() or (targets % 1).any():
+    if not ((targets == 1).sum(1) == 1).all() or ((targets != 1) & (targets != 0)).any():
         return {}
     return {"top-1 error": float((ranked.argmax(1) != targets.argmax(1)).mean())}
 

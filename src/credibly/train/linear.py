@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
@@ -31,8 +31,7 @@ from credibly.pipeline import Pipeline
 from credibly.train import checkpoint as checkpoints
 from credibly.train.callbacks import Callback
 from credibly.train.checkpoint import Checkpoint, prefixed
-from credibly.train.distributed import SingleProcess, score, to_score
-from credibly.train.trainer import EpochEvaluator
+from credibly.train.distributed import EpochEvaluator, SingleProcess, score, to_score
 from credibly.types import Array
 
 if TYPE_CHECKING:
@@ -40,11 +39,15 @@ if TYPE_CHECKING:
 
     from credibly.data import Data
     from credibly.losses import Loss
-    from credibly.models.network import NetworkModule
+    from credibly.models.network import HeadedModule, NetworkModule
+    from credibly.models.text import TermsLinear
     from credibly.train.recipes import Network as NetworkRecipe
     from credibly.train.recipes import Recipe
 
 Figures = dict[str, float]
+Matrix: TypeAlias = Any
+"""Rows of features: an array, or a CSR matrix of SciPy, which has no types."""
+
 MAX_PROBE_ROWS = 16_384
 """Rows whose features are kept for the last layer, evenly chosen where there are more."""
 
@@ -145,16 +148,12 @@ class Layer:
     weight: Array
     bias: Array
 
-    def arrays(self) -> tuple[Array, Array]:
-        """Return weight and bias."""
-        return self.weight, self.bias
-
-    def scores(self, inputs: Any) -> Array:
+    def scores(self, inputs: Matrix) -> Array:
         """Return the scores of a dense or CSR matrix of rows."""
         return inputs @ self.weight + self.bias
 
     @torch.no_grad()
-    def copy_to(self, head: Any) -> None:
+    def copy_to(self, head: nn.Linear | TermsLinear) -> None:
         """Copy weight and bias to a last layer."""
         weight = torch.from_numpy(self.weight)
         head.weight.copy_(weight.T if isinstance(head, nn.Linear) else weight)
@@ -182,7 +181,7 @@ class Solution:
 
 
 def solve(
-    inputs: Any,
+    inputs: Matrix,
     targets: Array,
     criterion: Loss,
     folds: Folds,
@@ -265,7 +264,8 @@ def solve(
         callback.on_update(len(search.tried), len(search.tried) + (search.next() is not None))
     l2 = search.penalties[search.best]
     scores, odds = problem.out_of_fold(best, folds) if measure else (np.zeros((0, 0)),) * 2
-    mean = Layer(*(np.mean(of, axis=0) for of in zip(*map(Layer.arrays, best), strict=True)))
+    weight, own_bias = zip(*((each.weight, each.bias) for each in best), strict=True)
+    mean = Layer(np.mean(weight, axis=0), np.mean(own_bias, axis=0))
     final = dataclasses.replace(
         problem,
         inputs=problem.inputs.astype(np.float64),
@@ -279,8 +279,8 @@ def solve(
 
 
 def solve_head(
-    network: Any,
-    inputs: Any,
+    network: HeadedModule,
+    inputs: Matrix,
     targets: Array,
     criterion: Loss,
     folds: Folds,
@@ -295,8 +295,7 @@ def solve_head(
         recipe: names the metric that selects the penalty.
         options: of ``solve``.
     """
-    pipeline, scored = Pipeline(criterion), folds.scored
-    weights = options.get("weights")
+    pipeline, scored, weights = Pipeline(criterion), folds.scored, options.get("weights")
     own = None if weights is None else weights[scored]
     evaluator = EpochEvaluator(recipe, None, targets[scored], own)
 
@@ -304,8 +303,8 @@ def solve_head(
         return evaluator.figures(odds, pipeline.ranking_scores(scores))
 
     bias = network.head.bias.detach().cpu().double().numpy()
-    measure_them = measure if len(scored) else None
-    found = solve(inputs, targets, criterion, folds, measure_them, bias=bias, **options)
+    by = measure if len(scored) else None
+    found = solve(inputs, targets, criterion, folds, by, bias=bias, **options)
     found.layer.copy_to(network.head)
     return found
 
@@ -368,8 +367,8 @@ def solve_last_layer(
     rows, count = np.arange(len(inputs)), len(train)
     scale = float(np.sqrt(np.square(inputs[:count]).mean())) or 1.0
     targets = np.concatenate([train.dense_targets, held_out.dense_targets]).astype(np.float64)
-    own = train.weights, held_out.weights
-    weights = None if own[0] is None or own[1] is None else np.concatenate([own[0], own[1]])
+    known = [rows.weights for rows in (train, held_out) if rows.weights is not None]
+    weights = np.concatenate(known) if known else None
     progress = Callback()
     progress.on_epoch = lambda figures: callback.on_linear_probe(
         {key: figures[key] for key in ("l2", "nll", "map", "ace")}
@@ -439,14 +438,11 @@ class _Search:
     def next(self) -> int | None:
         """Return the index of the next penalty, or None if the search has ended."""
         known = {at for at, _ in self.tried}
-        if self.all:
-            order = list(range(len(self.penalties)))
-        elif not known:
-            order = [self.first]
-        else:
+        order = range(len(self.penalties)) if self.all else [self.first]
+        if known and not self.all:
             order = [self.best + 1, self.best - 1]  # stronger penalties converge sooner
-        left = [at for at in order if at not in known and 0 <= at < len(self.penalties)]
-        return left[0] if left else None
+        left = (at for at in order if at not in known and 0 <= at < len(self.penalties))
+        return next(left, None)
 
     def report(self, callback: Callback) -> None:
         """Report the last penalty like an epoch."""
@@ -462,7 +458,7 @@ class _Search:
 class _LinearProblem:
     """Inputs along their axes, and the minimisation of the loss over them."""
 
-    inputs: Any
+    inputs: Matrix
     targets: Array
     criterion: Loss
     lengths: Array
@@ -475,8 +471,9 @@ class _LinearProblem:
         """Return the layer that minimises the loss over these rows."""
         inputs = self.inputs[rows]
         targets = torch.from_numpy(self.targets[rows].astype(inputs.dtype, copy=False))
-        weights = None if self.weights is None else self.weights[rows].astype(inputs.dtype)
-        weighing = None if weights is None else torch.from_numpy(weights)
+        weights = None
+        if self.weights is not None:
+            weights = torch.from_numpy(self.weights[rows].astype(inputs.dtype))
         columns = inputs.T.tocsr() if sparse.issparse(inputs) else inputs.T
         count = targets.shape[1]
         step = count
@@ -488,13 +485,13 @@ class _LinearProblem:
             own = targets[:, chosen].contiguous()
             if (own >= 0).any():
                 part = Layer(weight[:, chosen], bias[chosen])
-                found = self._minimum((inputs, columns), own, weighing, l2, part)
+                found = self._minimum((inputs, columns), own, weights, l2, part)
                 weight[:, chosen], bias[chosen] = found.weight, found.bias
         return Layer(weight, bias)
 
     def _minimum(
         self,
-        both: tuple[Any, Any],
+        both: tuple[Matrix, Matrix],
         targets: Tensor,
         weights: Tensor | None,
         l2: float,
@@ -553,7 +550,7 @@ class _LinearProblem:
             criterion.fit_state([(scores, torch.from_numpy(self.targets[rows]))])
 
 
-def _product(matrix: Any, dense: Array) -> Array:
+def _product(matrix: Matrix, dense: Array) -> Array:
     """Return matrix · dense. torch multiplies sparse float32 matrices three times as fast."""
     if not sparse.issparse(matrix) or matrix.dtype != np.float32:
         return matrix @ dense
@@ -634,7 +631,7 @@ def _direction(slope: Array, pairs: deque[tuple[Array, Array, float]]) -> Array:
     return step
 
 
-def loss_terms(criterion: Loss, targets: Any) -> int:
+def loss_terms(criterion: Loss, targets: Tensor) -> int:
     """Return the number of terms of the mean: known entries, or rows if labels are coupled."""
     return max(int((targets >= 0).sum()), 1) if criterion.labelwise else len(targets)
 
@@ -664,7 +661,7 @@ class _Axes:
     lengths: Array
 
     @classmethod
-    def of(cls, inputs: Any, rows: Array, max_axes: int) -> _Axes:
+    def of(cls, inputs: Matrix, rows: Array, max_axes: int) -> _Axes:
         inputs = inputs[rows]
         count, width = inputs.shape
         if sparse.issparse(inputs):
@@ -678,7 +675,7 @@ class _Axes:
         lengths, directions = np.linalg.eigh(inputs.T @ inputs / count)
         return cls(directions, lengths.clip(min=0))
 
-    def along(self, inputs: Any) -> Any:
+    def along(self, inputs: Matrix) -> Matrix:
         return inputs if self.directions is None else inputs @ self.directions
 
     def put_back(self, layer: Layer) -> Layer:

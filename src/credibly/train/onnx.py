@@ -7,8 +7,10 @@ import json
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -41,9 +43,9 @@ def _single_precision(model: nn.Module) -> nn.Module:
     """Return a copy in float32. Trees do not change, because their thresholds must be exact."""
     copied = copy.deepcopy(model)
     for part in copied.modules():
-        if not isinstance(part, TreesModule):
-            for tensor in (*part.parameters(recurse=False), *part.buffers(recurse=False)):
-                tensor.data = tensor.data.float() if tensor.is_floating_point() else tensor.data
+        own = (*part.parameters(recurse=False), *part.buffers(recurse=False))
+        for tensor in () if isinstance(part, TreesModule) else own:
+            tensor.data = tensor.data.float() if tensor.is_floating_point() else tensor.data
     return copied
 
 
@@ -182,9 +184,7 @@ def _export(
     return difference
 
 
-def _library(name: str) -> Any:
-    from importlib import import_module
-
+def _library(name: str) -> ModuleType:
     try:
         return import_module(name)
     except ImportError as error:
@@ -193,7 +193,7 @@ def _library(name: str) -> Any:
         ) from error
 
 
-def _write(module: Any, given: Sequence[str], inputs: tuple[Tensor, ...], path: Path) -> None:
+def _write(module: nn.Module, given: Sequence[str], inputs: tuple[Tensor, ...], path: Path) -> None:
     names = ["scores", "probabilities", "sets"]
     rows = {name: {0: "rows"} for name in [*given, *names]}
     for name in given:

@@ -60,7 +60,7 @@ class Updates(ABC):
                 self._move(group, [each for each, _ in moved], [state for _, state in moved])
 
     @abstractmethod
-    def _move(self, group: Group, parameters: list[Any], states: list[Group]) -> None:
+    def _move(self, group: Group, parameters: list[Tensor], states: list[Group]) -> None:
         """Update parameters of one group by their gradients; ``states`` hold moments and counts."""
 
     def zero_grad(self) -> None:

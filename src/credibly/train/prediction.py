@@ -95,39 +95,13 @@ def predict_to(
     return written
 
 
-def predict_members_to(run: Run, rows: Data, folder: str | Path) -> list[Path]:
-    """Predict ``rows`` with each member of ``run`` separately, into one file per member.
-
-    The probabilities are those of the loss's link, because the calibrator was fitted on the sum.
-
-    Args:
-        run: a run of several members, from ``load``.
-        rows: the rows to predict.
-        folder: of the files ``mlp-1.parquet`` and so on, named by ``run.members``.
-
-    Returns:
-        The files.
-    """
-    members = run.members
-    if not members:
-        raise InputError(
-            f"{run.title} has one network and no members. Train with --model auto, or give "
-            "--ensemble N."
-        )
-    rows = run.check(rows)
-    written = [Path(folder) / f"{name}.parquet" for name in members]
-    for member, path in zip(members.values(), written, strict=True):
-        _write(member, rows, path, {"member": path.stem}, lambda rows: None)
-    return written
-
-
 def run_hash(run: Run) -> str:
     """Return a hash of everything that determines a run's predictions: weights and calibration."""
-    folder, digest = run.folder, hashlib.sha256()
-    if folder is None:
+    if run.folder is None:
         raise InputError("predictions in shards need the folder of the run; train with `folder=…`.")
+    digest = hashlib.sha256()
     for name in (MODEL, CALIBRATION):
-        with (folder / name).open("rb") as file:
+        with (run.folder / name).open("rb") as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()
 
@@ -198,9 +172,8 @@ def _write(
 ) -> None:
     from credibly.predictions import Writer
 
-    targets, soft = rows.targets, False
-    if isinstance(targets, np.ndarray):
-        soft = bool(((targets > 0) & (targets < 1)).any())
+    targets = rows.targets
+    soft = isinstance(targets, np.ndarray) and bool(((targets > 0) & (targets < 1)).any())
     with Writer(path, run.labels, metadata={**run.metadata(), **extra}, soft=soft) as writer:
         for found in _predicted(run, rows, rows.has_truth, advance):
             writer.append(found)

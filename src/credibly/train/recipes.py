@@ -38,7 +38,7 @@ MAX_MEMBERS = 10_000
 SWEEP = tuple(10 ** (5 - step / 4) for step in range(45))
 """Penalties that the option ``sweep`` of version 0.2 tried: 1e-6 to 1e5, evenly spaced in log."""
 
-INCIDENTAL = ("workers", "checkpoint_seconds", "tensorboard")
+INCIDENTAL = ("workers", "checkpoint_seconds")
 """Options that do not change the trained model."""
 
 
@@ -63,7 +63,7 @@ def option(
     return dataclasses.field(default=default, metadata=metadata)
 
 
-def _folds(usual: str) -> Any:
+def _folds(usual: str = "default: 5; 0 if the data have held-out rows") -> Any:
     return option(
         None,
         "number of folds: choose and calibrate on out-of-fold scores, then train on all rows; 0 "
@@ -78,8 +78,8 @@ class Recipe:
 
     Args:
         loss: a name, or a loss of ``cr.losses``.
-        average_size, calibrate, split_seed, workers, checkpoint_seconds, tensorboard: see
-            ``credibly train --help``.
+        average_size, calibrate, split_seed, workers, checkpoint_seconds: see ``credibly train
+            --help``.
 
     Example:
         >>> made = recipe("linear", calibrate="affine")
@@ -110,7 +110,6 @@ class Recipe:
     checkpoint_seconds: float = option(
         30.0, "seconds between checkpoints; a crash costs at most this much work", within=(0, 1e30)
     )
-    tensorboard: bool = option(False, "also write TensorBoard events (needs tensorboard)")
 
     def __post_init__(self) -> None:
         from credibly import checks
@@ -123,10 +122,10 @@ class Recipe:
                 raise _error(f"`{field.name}` must be {words}; got {value!r:.80}.")
             if value is None:
                 continue
-            if field.metadata.get("choices"):
+            if field.metadata["choices"]:
                 checks.choice(field.name, value, tuple(field.metadata["choices"]))
-            for number in value if isinstance(value, tuple) else (value,):
-                _check_range(field, number)
+            if field.metadata["within"]:
+                _check_range(field, value)
         if self.average_size is not None:
             checks.average_size(self.average_size)
         if self.select == "average-k" and self.average_size is None:
@@ -164,18 +163,15 @@ def _error(text: str) -> Exception:
     return InputError(text)
 
 
-def _check_range(field: dataclasses.Field[Any], value: Any) -> None:
-    limits, ends = field.metadata.get("within"), field.metadata.get("open", "")
-    if limits is None:
-        return
-    low, high = limits
-    above = low < value if "low" in ends else low <= value
-    below = value < high if "high" in ends else value <= high
-    if not (above and below):
-        interval = (
-            f"{'(' if 'low' in ends else '['}{low:g}, {high:g}{')' if 'high' in ends else ']'}"
-        )
-        raise _error(f"`{field.name}` must lie in {interval}; got {value!r:.80}.")
+def _check_range(field: dataclasses.Field[object], value: float | tuple[float, ...]) -> None:
+    (low, high), ends = field.metadata["within"], field.metadata["open"]
+    for number in value if isinstance(value, tuple) else (value,):
+        above = low < number if "low" in ends else low <= number
+        below = number < high if "high" in ends else number <= high
+        if not (above and below):
+            left, right = "(" if "low" in ends else "[", ")" if "high" in ends else "]"
+            interval = f"{left}{low:g}, {high:g}{right}"
+            raise _error(f"`{field.name}` must lie in {interval}; got {number!r:.80}.")
 
 
 @cache
@@ -243,6 +239,11 @@ class Solved(Recipe):
         return f"{self.model}, solved to the optimum"
 
 
+_TERMS = option(
+    None, "maximum number of tfidf terms per column (default: 65536)", within=(1, 2**24)
+)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Linear(Solved):
     """A linear model of features.
@@ -271,11 +272,10 @@ class TextLinear(Solved):
 
     name = "text-linear"
     model = "tfidf"
-    terms: int | None = option(
-        None, "maximum number of tfidf terms per column (default: 65536)", within=(1, 2**24)
-    )
+    terms: int | None = _TERMS
 
 
+_HIDDEN = option(None, "hidden width of mlp (default: the model's)", within=(1, 2**20))
 _WEIGHTS = option(
     None,
     "weights file of the backbone (.safetensors); auto: the weights of efficientnet-lite0 that "
@@ -309,9 +309,7 @@ class Probe(Solved):
     name = "probe"
     model: str = option("auto", "network that computes the features")
     weights: str | None = _WEIGHTS
-    hidden: int | None = option(
-        None, "hidden width of mlp (default: the model's)", within=(1, 2**20)
-    )
+    hidden: int | None = _HIDDEN
     image_size: int | None = _IMAGE_SIZE
     eval_crop: int | None = _EVAL_CROP
     max_length: int | None = _MAX_LENGTH
@@ -338,7 +336,7 @@ class Trees(Recipe):
 
     name = "trees"
     model: str = option("forest", "forest or boosting", choices=TREES)
-    folds: int | None = _folds("default: 5; 0 if the data have held-out rows")
+    folds: int | None = _folds()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -354,7 +352,7 @@ class Auto(Recipe):
 
     name = "auto"
     budget: str = option("60s", "estimated time for all models that auto compares")
-    folds: int | None = _folds("default: 5; 0 if the data have held-out rows")
+    folds: int | None = _folds()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -368,9 +366,7 @@ class Auto(Recipe):
 class Steps(Recipe):
     """Options of networks that are trained by gradient steps."""
 
-    hidden: int | None = option(
-        None, "hidden width of mlp (default: the model's)", within=(1, 2**20)
-    )
+    hidden: int | None = _HIDDEN
     dropout: float | None = option(
         None,
         "dropout before the last layer (default: the model's)",
@@ -486,9 +482,7 @@ class Network(Steps):
         None, "keep the batch-norm statistics of the weights file (default: with probe-first)"
     )
     features: bool = option(False, "compute the features of a frozen backbone once and keep them")
-    terms: int | None = option(
-        None, "maximum number of tfidf terms per column (default: 65536)", within=(1, 2**24)
-    )
+    terms: int | None = _TERMS
     max_length: int | None = _MAX_LENGTH
     image_size: int | None = _IMAGE_SIZE
     eval_crop: int | None = _EVAL_CROP
@@ -588,7 +582,7 @@ class Ensemble(Steps):
     name = "ensemble"
     model = "mlp"
     ensemble: int = option(5, "number of networks", within=(2, 1000))
-    folds: int | None = _folds("default: 5; 0 if the data have held-out rows")
+    folds: int | None = _folds()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -745,6 +739,7 @@ def from_table(table: Mapping[str, object], where: str) -> tuple[Recipe, int]:
     values: JsonObject = {
         name: tuple(each) if isinstance(each, list) else each for name, each in table.items()
     }
+    values.pop("tensorboard", None)  # an option of earlier versions that no model depends on
     with located(where):
         seed = whole_number("seed", values.pop("seed", 0), 0)
         if "recipe" not in values:
@@ -770,7 +765,7 @@ def _from_0_2(values: JsonObject) -> Recipe:
     Example:
         >>> _from_0_2({"model": "tfidf", "solver": "lbfgs", "l2": 1.0, "epochs": 30})
         TextLinear(loss='auto', average_size=None, calibrate='auto', split_seed=0, workers=0, \
-checkpoint_seconds=30.0, tensorboard=False, l2=1.0, folds=None, select='nll', terms=None)
+checkpoint_seconds=30.0, l2=1.0, folds=None, select='nll', terms=None)
     """
     if "head_start" in values:
         values["probe_first"] = values.pop("head_start")

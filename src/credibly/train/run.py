@@ -16,7 +16,6 @@ from credibly.checks import InputError, choice
 from credibly.data.preparation import Columns, Preparation, column_names, warn_of_position
 from credibly.data.sparse_rows import is_sparse_matrix
 from credibly.files import write_json
-from credibly.models.network import Stack
 from credibly.models.trees import TreesModule
 from credibly.notebook import html_table
 from credibly.pipeline import LINKS, Pipeline
@@ -143,23 +142,6 @@ class Run:
         """Return the fitted decision, or None."""
         return self.pipeline.decision
 
-    @property
-    def members(self) -> dict[str, Run]:
-        """Return each member of a weighted sum of models, by name, as a run without a calibrator.
-
-        The names are ``mlp-1``, ``mlp-2``, ``forest-1`` …. Members have no calibrator because it
-        was fitted on the sum. A run of a single network has no members.
-        """
-        if not isinstance(self.model, Stack):
-            return {}
-        found: dict[str, Run] = {}
-        kinds = self.candidates["members"]
-        for place, (kind, member) in enumerate(zip(kinds, self.model.members, strict=True)):
-            found[f"{kind}-{kinds[: place + 1].count(kind)}"] = Run(
-                self.folder, self.recipe, self.seed, self.data, member, Pipeline(self.criterion)
-            )
-        return found
-
     def encoded(self, rows: Data) -> Data:
         """Return rows with their texts encoded by the model, and other rows unchanged."""
         if rows.texts is None or rows.encoded is not None:
@@ -236,13 +218,11 @@ class Run:
 
     def metadata(self) -> JsonObject:
         """Return the metadata of a predictions file: where it comes from."""
-        calibrator, decision = self.pipeline.calibrator, self.pipeline.decision
         linked = self.criterion.has_link and self.pipeline.link != "raw"
         return {
             "loss": self.recipe.loss,
             "link": self.recipe.loss if linked else None,
-            "calibrator": None if calibrator is None else calibrator.state(),
-            "decision": None if decision is None else decision.state(),
+            **_stages(self.pipeline),
             "seed": self.seed,
             "model": self.recipe.model,
             "data": self.data["source"],
@@ -263,18 +243,17 @@ class Run:
             names = self.preparation.feature_names
             made = self.preparation.transform(given)
             return Data(self.labels, unknown, features=made, feature_names=names)
-        plain = self.data["kind"] == "text" or is_sparse_matrix(given)
-        array: Any = given if plain else to_numpy(given)
-        if self.data["kind"] == "text+regions":
+        kind = self.data["kind"]
+        if kind == "text+regions":
             raise InputError(
                 f"{self.title} takes questions with regions of images; load them by "
                 "`cr.data.load('vqa:…')`."
             )
-        if self.data["kind"] == "features":
-            return Data(self.labels, unknown, features=array)
-        if self.data["kind"] == "text":
-            return Data(self.labels, unknown, texts=list(array), source="the texts")
-        return Data(self.labels, unknown, images=array)
+        plain = kind == "text" or is_sparse_matrix(given)
+        inputs: JsonObject = {kind: given if plain else to_numpy(given)}
+        if kind == "text":
+            inputs = {"texts": list(inputs[kind]), "source": "the texts"}
+        return Data(self.labels, unknown, **inputs)
 
     def check_part(self, rows: Data, part: str) -> None:
         """Raise for rows that are called held out but that this run was trained on."""
@@ -297,38 +276,32 @@ class Run:
             raise InputError(
                 f"{self.title} was trained on {self.data['kind']}; {rows.source} holds {rows.kind}."
             )
-        rows = self._in_order(rows)
-        shape = tuple(rows.input_shape or ())
-        other = bool(shape) and list(shape) != self.data["shape"]
-        if other and rows.texts is not None:
+        if self.preparation is not None:
+            rows = self.preparation.applied(rows)
+        elif rows.feature_names is not None:
+            warn_of_position(self.title, rows.source)
+        shape, own = tuple(rows.input_shape or ()), tuple(self.data["shape"])
+        if shape not in ((), own) and rows.texts is not None:
             raise InputError(
-                f"{self.title} was trained on inputs of shape {tuple(self.data['shape'])} "
-                f"(columns of text, then regions and their width); {rows.source} has {shape}."
+                f"{self.title} was trained on inputs of shape {own} (columns of text, then regions "
+                f"and their width); {rows.source} has {shape}."
             )
-        if other and rows.kind == "features":
+        if shape not in ((), own) and rows.kind == "features":
             names = self.feature_names
-            wanted = self.data["shape"][0] if names is None else len(names)
+            wanted = own[0] if names is None else len(names)
             raise InputError(
                 f"{self.title} was trained on {wanted} features per row; {rows.source} has "
                 f"{shape[0]}."
             )
         if list(rows.labels) != self.labels:
-            surplus = [name for name in rows.labels if name not in set(self.labels)][:3]
+            extra = [name for name in rows.labels if name not in set(self.labels)][:3]
             missing = [name for name in self.labels if name not in set(rows.labels)][:3]
-            what = f"it has {surplus} besides" if surplus else f"it lacks {missing}"
-            what = what if surplus or missing else "they are in another order"
+            what = f"it lacks {missing}" if missing else "they are in another order"
+            what = f"it has {extra} besides" if extra else what
             raise InputError(
                 f"{rows.source} must have the {len(self.labels)} labels that {self.title} was "
                 f"trained with, in their order; {what}."
             )
-        return rows
-
-    def _in_order(self, rows: Data) -> Data:
-        """Return rows with features matched by name, if run and rows have names."""
-        if self.preparation is not None:
-            return self.preparation.applied(rows)
-        if rows.feature_names is not None:
-            warn_of_position(self.title, rows.source)
         return rows
 
 
@@ -491,10 +464,9 @@ def write_model(run: Run, folder: Path) -> None:
 
 def write_calibration(run: Run, folder: Path) -> None:
     """Write the stages of the pipeline."""
-    calibrator, decision = run.pipeline.calibrator, run.pipeline.decision
-    document = {
-        "link": run.pipeline.link,
-        "calibrator": None if calibrator is None else calibrator.state(),
-        "decision": None if decision is None else decision.state(),
-    }
-    write_json(folder / CALIBRATION, document)
+    write_json(folder / CALIBRATION, {"link": run.pipeline.link, **_stages(run.pipeline)})
+
+
+def _stages(pipeline: Pipeline) -> JsonObject:
+    stages = {"calibrator": pipeline.calibrator, "decision": pipeline.decision}
+    return {name: None if each is None else each.state() for name, each in stages.items()}

@@ -12,8 +12,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from credibly import __version__, checksums
 from credibly.checks import InputError
+from credibly.data import splits
 from credibly.data.preparation import Preparation
 from credibly.files import atomic_path, make_folder, sweep, write_json
 from credibly.targets import SparseTargets
@@ -59,9 +62,7 @@ MIN_ROWS = 20
 
 def names_held_out(data: Data) -> bool:
     """Return whether the source names held-out rows, so ``load`` does not have to draw them."""
-    from credibly.data.splits import CALIBRATION
-
-    return bool((data.split == CALIBRATION).any()) and not data.drawn
+    return bool((data.split == splits.CALIBRATION).any()) and not data.drawn
 
 
 def few_rows(data: Data) -> bool:
@@ -70,14 +71,12 @@ def few_rows(data: Data) -> bool:
     This is also the case if known labels exist only in training rows, or only in rows drawn as
     held out.
     """
-    from credibly.data.splits import CALIBRATION, TEST, TRAIN
-
     if names_held_out(data):
         return False
-    if int((data.split != TEST).sum()) < MIN_ROWS:
+    if int((data.split != splits.TEST).sum()) < MIN_ROWS:
         return True
-    held_out = bool((data.split == CALIBRATION).any())
-    parts = (data.decoded[data.split == part] for part in (TRAIN, CALIBRATION))
+    held_out = bool((data.split == splits.CALIBRATION).any())
+    parts = (data.decoded[data.split == part] for part in (splits.TRAIN, splits.CALIBRATION))
     return held_out and not all(targets.num_known for targets in parts)
 
 
@@ -167,7 +166,7 @@ def _remove(folder: Path) -> None:
     """Remove the files of a run and keep all others."""
     for name in (MANIFEST, CONFIG, MODEL, CALIBRATION, CANDIDATES, METRICS, *OTHERS):
         (folder / name).unlink(missing_ok=True)
-    for name in ("state", "features", "tensorboard", ENCODER):
+    for name in ("state", "features", ENCODER):
         shutil.rmtree(folder / name, ignore_errors=True)
 
 
@@ -193,13 +192,10 @@ def _claim(folder: Path, recipe: Recipe, seed: int, data: Data, resume: bool) ->
 
 def pooled(data: Data, recipe: Recipe) -> Data:
     """Return ``data`` as used in training: if all rows train, held-out rows are training rows."""
-    from credibly.data.splits import CALIBRATION, TRAIN
-
     if not all_rows_train(data, recipe):
         return data
-    split = data.split.copy()
-    split[split == CALIBRATION] = TRAIN
-    return dataclasses.replace(data, split=split)
+    held_out = data.split == splits.CALIBRATION
+    return dataclasses.replace(data, split=np.where(held_out, splits.TRAIN, data.split))
 
 
 def description(data: Data, recipe: Recipe) -> JsonObject:

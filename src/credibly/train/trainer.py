@@ -11,12 +11,10 @@ import copy
 import dataclasses
 import math
 import time
-import warnings
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -25,13 +23,12 @@ from credibly.data.torch_datasets import RowSource, stream
 from credibly.losses import fused_linear
 from credibly.memory_limits import free_memory
 from credibly.models.network import HeadedModule, NetworkModule
-from credibly.pipeline import Pipeline
-from credibly.runtime import sigmoid
-from credibly.targets import MANY_LABELS, Targets
+from credibly.targets import MANY_LABELS
 from credibly.train import checkpoint as checkpoints
 from credibly.train.callbacks import Callback
 from credibly.train.checkpoint import Checkpoint, prefixed
 from credibly.train.distributed import (
+    EpochEvaluator,
     SingleProcess,
     WholeLoss,
     epoch_batches,
@@ -39,118 +36,16 @@ from credibly.train.distributed import (
     mixed,
     number_of_batches,
     rows_per_step,
-    score,
     share,
 )
 from credibly.train.optimizer import Average, average_gradients, build_optimizer, learning_rate
-from credibly.train.recipes import Network, Recipe
+from credibly.train.recipes import Network
 from credibly.types import Array
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
     from credibly.losses import Loss
-    from credibly.train.distributed import SingleProcess
-
-
-ENTRIES_TO_FIT = 100_000
-"""Number of held-out entries, evenly chosen, that the evaluator's affine map is fitted on."""
-
-
-class EpochEvaluator:
-    """Compute the metrics of held-out scores, and one number to select epochs by; lower is better.
-
-    The number is the log loss after an affine calibration on the same rows. It is a proper score,
-    and close to the log loss of the finished run, which is calibrated too. Without this
-    calibration, an epoch with good but overconfident scores would lose to a worse epoch, and losses
-    without a link could not be evaluated. ``select`` can replace it by mAP, by the accuracy of the
-    first label, or by average-K accuracy.
-    """
-
-    sparse = False
-    """Whether targets are sparse: rows are then not scored for all labels."""
-
-    def __init__(
-        self, recipe: Recipe, rows: RowSource | None, targets: Array, weights: Array | None = None
-    ) -> None:
-        self.recipe, self.rows, self.weights = recipe, rows, weights
-        self.targets = Targets.of(targets, coding="unknown")  # int8 if all values are whole
-
-    def measure(
-        self, model: nn.Module, criterion: Loss, accelerator: Accelerator | SingleProcess
-    ) -> dict[str, float]:
-        """Return the metrics of the held-out rows under ``model``; empty if there are none."""
-        if not len(self.targets.matrix):
-            return {"selection": 0.0}
-        assert self.rows is not None
-        return self(criterion, score(model, self.rows, accelerator, self.recipe.workers))
-
-    def __call__(self, criterion: Loss, scores: Tensor) -> dict[str, float]:
-        pipeline, array = Pipeline(criterion), scores.numpy()
-        figures = self.figures(pipeline.link_log_odds(array), pipeline.ranking_scores(array))
-        if criterion.name == "softmax":
-            figures["log_normalizer"] = float(scores.double().logsumexp(-1).mean())
-        elif state := criterion.state_summary():
-            figures |= {f"log_{name}": math.log(value) for name, value in state.items()}
-        return figures
-
-    def figures(self, odds: Array, ranked: Array) -> dict[str, float]:
-        """Return the metrics of log-odds, and of the scores that rank the rows."""
-        from credibly import metrics
-        from credibly.metrics.summaries import MIN_COUNT
-
-        if self.recipe.calibrate != "none":
-            odds = self._calibrated(odds)
-        estimates = sigmoid(odds)
-        precision = metrics.average_precision(ranked, self.targets)
-        figures = {
-            "nll": self._log_loss(estimates),
-            "map": float(np.nanmean(precision)) if not np.isnan(precision).all() else 0.0,
-            "ace": float(
-                metrics.calibration_error(estimates, self.targets, "ace", min_count=MIN_COUNT)
-            ),
-        }
-        if self.recipe.select == "accuracy":
-            first = np.take_along_axis(self.targets.matrix, ranked.argmax(1)[:, None], axis=1)
-            figures["accuracy"] = float((first == 1).mean())
-        if self.recipe.select == "average-k":
-            figures["average-k"] = self._coverage(estimates)
-        return {**figures, "selection": self._selection(figures)}
-
-    def _calibrated(self, odds: Array) -> Array:
-        from credibly import calibrate
-
-        # Two parameters need far fewer than a million entries, and every epoch pays for this fit.
-        known = np.flatnonzero((self.targets.matrix >= 0).any(axis=1))
-        rows = known[:: max(1, len(known) * odds.shape[1] // ENTRIES_TO_FIT)]
-        # After the first epoch, scores may rank backwards. Only the finished run should warn about
-        # it.
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)
-            weights = None if self.weights is None else self.weights[rows]
-            return calibrate.Affine().fit(odds[rows], self.targets[rows], weights).transform(odds)
-
-    def _log_loss(self, estimates: Array) -> float:
-        from credibly.metrics import log_loss
-        from credibly.metrics.calibration import COUNT, LOG_LOSS, row_scores
-
-        if self.weights is None:
-            return float(log_loss(estimates, self.targets))
-        totals = self.weights @ row_scores(estimates, self.targets.matrix)
-        return float(totals[LOG_LOSS] / totals[COUNT])
-
-    def _coverage(self, estimates: Array) -> float:
-        from credibly import decide, metrics
-
-        assert self.recipe.average_size is not None
-        sets = decide.AverageSize(self.recipe.average_size).fit(estimates).predict(estimates)
-        return float(metrics.set_coverage(sets, self.targets))
-
-    def _selection(self, figures: dict[str, float]) -> float:
-        chosen = self.recipe.select
-        if chosen == "last":
-            return 0.0
-        return figures["nll"] if chosen == "nll" else -figures[chosen]
 
 
 # The loop ---------------------------------------------------------------------------------------
@@ -281,8 +176,8 @@ class Trainer:
         self.best: State = {}
         self.saved_at = time.monotonic()
         self.batch_size = rows_per_step(recipe.batch_size, len(rows))
-        batches = number_of_batches(len(rows), self.batch_size)
-        per_epoch = -(-batches // recipe.accumulate)
+        self.batches = number_of_batches(len(rows), self.batch_size)
+        per_epoch = -(-self.batches // recipe.accumulate)
         self.total = recipe.num_epochs * per_epoch
         self.scheduled = (recipe.schedule_epochs or recipe.num_epochs) * per_epoch
 
@@ -298,9 +193,7 @@ class Trainer:
             if self._checkpoint_due():
                 self._checkpoint()
         self._checkpoint()
-        best = Checkpoint(self.best)
-        self.plain.load_state_dict(best.group("model"))
-        self.criterion.load_state_dict(best.group("loss"))
+        self._load_states(Checkpoint(self.best))
 
     # Steps -----------------------------------------------------------------------------------
 
@@ -329,7 +222,7 @@ class Trainer:
                     self._checkpoint()
         progress.loss_sum = self._finite(total)
 
-    def _backward(self, inputs: Tensor, targets: Any, rows: Tensor, last: bool) -> Tensor:
+    def _backward(self, inputs: Tensor, targets: Tensor, rows: Tensor, last: bool) -> Tensor:
         device, accelerator = self.accelerator.device, self.accelerator
         self._seed()
         full = self.recipe.precision == "float32"
@@ -345,10 +238,7 @@ class Trainer:
                 targets = targets.to(device, non_blocking=True)
                 loss = self.whole_loss(outputs, targets, rows.to(device))
             share = loss if self.recipe.accumulate == 1 else loss / self.recipe.accumulate
-            if accelerator.scaler is None:
-                share.backward()
-            else:
-                accelerator.scaler.scale(share).backward()
+            (share if accelerator.scaler is None else accelerator.scaler.scale(share)).backward()
         return loss.detach()
 
     def _seed(self) -> None:
@@ -395,20 +285,25 @@ class Trainer:
         progress, cost = self.progress, figures.pop("selection")
         if cost < progress.best or progress.best_epoch < 0 or self.recipe.select == "last":
             progress.best, progress.best_epoch = cost, progress.epoch
-            loss_state = {k: v.clone() for k, v in self.criterion.state_dict().items()}
-            kept = {k: v.clone() for k, v in self.plain.state_dict().items()}
-            self.best = {**prefixed("model", kept), **prefixed("loss", loss_state)}
+            self.best = {name: each.clone() for name, each in self._states().items()}
         if own is not None:
             self.plain.load_state_dict(own)
         patience = self.recipe.patience
         progress.stopped = bool(patience) and progress.epoch - progress.best_epoch >= patience
-        batches = number_of_batches(len(self.rows), self.batch_size)
-        rate = learning_rate(self.recipe, progress.updates - 1, self.scheduled)
-        figures = {"loss": progress.loss_sum / batches, **figures, "learning_rate": rate}
-        figures = {"epoch": progress.epoch + 1, **figures, "best_epoch": progress.best_epoch + 1}
-        self.callback.on_epoch(figures)
+        shown = {
+            "epoch": progress.epoch + 1,
+            "loss": progress.loss_sum / self.batches,
+            **figures,
+            "learning_rate": learning_rate(self.recipe, progress.updates - 1, self.scheduled),
+            "best_epoch": progress.best_epoch + 1,
+        }
+        self.callback.on_epoch(shown)
 
     # Checkpoints -----------------------------------------------------------------------------
+
+    def _states(self) -> State:
+        model, loss = self.plain.state_dict(), self.criterion.state_dict()
+        return {**prefixed("model", model), **prefixed("loss", loss)}
 
     def _checkpoint_due(self) -> bool:
         return time.monotonic() - self.saved_at >= self.recipe.checkpoint_seconds
@@ -420,8 +315,7 @@ class Trainer:
             return
         optimizer, numbers = checkpoints.flatten_optimizer(self.optimizer)
         tensors = {
-            **prefixed("model", self.plain.state_dict()),
-            **prefixed("loss", self.criterion.state_dict()),
+            **self._states(),
             **prefixed("optimizer", optimizer),
             **prefixed("average", self.average.state if self.average else {}),
             **prefixed("best", self.best),
@@ -431,8 +325,8 @@ class Trainer:
         values = {"progress": progress, "optimizer": numbers}
         if self.accelerator.scaler is not None:
             values["scaler"] = self.accelerator.scaler.state_dict()
-        order = self.progress.epoch * number_of_batches(len(self.rows), self.batch_size)
-        checkpoints.write(self.folder, order + self.progress.batch, Checkpoint(tensors, values))
+        step = self.progress.epoch * self.batches + self.progress.batch
+        checkpoints.write(self.folder, step, Checkpoint(tensors, values))
 
     def _restore(self) -> None:
         if self.folder is None:
@@ -442,9 +336,12 @@ class Trainer:
                 self._load(saved)
         self.accelerator.wait_for_everyone()
 
-    def _load(self, saved: Checkpoint) -> None:
+    def _load_states(self, saved: Checkpoint) -> None:
         self.plain.load_state_dict(saved.group("model"))
         self.criterion.load_state_dict(saved.group("loss"))
+
+    def _load(self, saved: Checkpoint) -> None:
+        self._load_states(saved)
         if self.average is not None:
             self.average.state = saved.group("average")
         checkpoints.restore_optimizer(
