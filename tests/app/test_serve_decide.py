@@ -12,13 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from credibly import Predictions
-from credibly.app.statistics.decisions import (
-    EntryCosts,
-    cost_curve,
-    outcome,
-    size_bars,
-    threshold_counts,
-)
+from credibly.app.statistics.decisions import cost_curve, outcome, size_bars, threshold_counts
 from credibly.cli import main
 from credibly.decide import Cost, Recall, Threshold
 
@@ -56,26 +50,22 @@ def test_the_curve_is_the_cost_at_every_threshold(miss, alarm):
 
 
 def test_the_interval_covers_the_true_cost():
-    costs = Cost(5, 1)
-    ones = np.ones(4)
-    each = EntryCosts(5 * ones, ones, 0 * ones, ones / 6, ones / 6)
+    cost = Cost(5, 1)
     p, y = drawn(400_000, seed=99)
-    true = outcome(p, y, each).cost
-    found = [outcome(*drawn(600, seed=seed), each) for seed in range(200)]
+    true = outcome(p, y, cost).cost
+    found = [outcome(*drawn(600, seed=seed), cost) for seed in range(200)]
     covered = np.mean([one.low <= true <= one.high for one in found])
     assert 0.9 <= covered <= 0.99
-    assert costs.bounds == pytest.approx((1 / 6, 1 / 6))
+    assert cost.bounds == pytest.approx((1 / 6, 1 / 6))
 
 
 @pytest.mark.parametrize("review", [None, 0.3])
 def test_the_outcome_counts_every_known_entry_once(review):
     p, y = drawn()
     cost = Cost(5, 1, review)
-    ones = np.ones(4)
-    low, high = cost.bounds
-    each = EntryCosts(5 * ones, ones, (review or 0) * ones, low * ones, high * ones)
-    found = outcome(p, y, each)
-    sets, looks = cost.predict(p), cost.to_review(p)
+    found = outcome(p, y, cost)
+    low, high = (np.float32(bound) for bound in cost.bounds)
+    sets, looks = p >= high, (p >= low) & (p < high)
     assert found.known == (y >= 0).sum()
     assert found.hits == (sets & (y == 1)).sum()
     assert found.false_alarms == (sets & (y == 0)).sum()
@@ -97,7 +87,7 @@ def test_bars_keep_every_row():
 
 def command_of(text):
     found = re.search(r'id="command">(.*?)</code>', text)
-    return None if found is None else shlex.split(unescape(found[1]))
+    return shlex.split(unescape(found[1]))
 
 
 RULES = [
@@ -105,10 +95,6 @@ RULES = [
     ({"miss": 5, "review": 0.25}, Cost(5, 1, 0.25)),
     ({"by": "threshold", "threshold": 0.3}, Threshold(0.3)),
     ({"by": "recall", "recall": 0.8}, Recall(0.8, ("probability", 0.1))),
-    (
-        {"miss": 5, "own": '{"fork":[0.5,1],"dining table":[9,1]}'},
-        Threshold({"fork": 1 / 1.5, "dining table": 0.1}, 1 / 6),
-    ),
 ]
 
 
@@ -133,36 +119,12 @@ def test_the_exported_command_makes_the_sets_of_the_page(
         assert found[id] == names
 
 
-def test_review_by_single_labels_has_a_file_but_no_command(client):
-    parameters = {"miss": 5, "review": 0.25, "own": '{"fork":[9,1,0.2]}'}
-    text = client.get("/decide", params=parameters).text
-    assert command_of(text) is None
-    assert 'id="no-command"' in text
-    document = client.get("/api/thresholds", params=parameters).json()
-    assert document["review_from"]["fork"] == pytest.approx(0.2 / 9)
-    assert document["review_from"]["apple"] == pytest.approx(0.05)
-
-
-def test_costs_of_a_label_are_set_and_removed(client):
-    asked = {"miss": 5, "own_label": "fork", "own_miss": 9}
-    answer = client.get("/decide", params=asked)
-    assert answer.status_code == 303
-    own = httpx.URL(answer.headers["location"]).params["own"]
-    assert own == '{"fork":[9.0,1.0]}'
-    answer = client.get("/decide", params={"miss": 5, "own_label": "fork", "own": own})
-    assert "own" not in httpx.URL(answer.headers["location"]).params
-
-
 @pytest.mark.parametrize(
     ("path", "status"),
     [
         ("/decide?miss=-1", 422),
         ("/decide?miss=nan", 422),
         ("/decide?label=frok", 422),
-        ("/decide?miss=5&own=nonsense", 422),
-        ("/decide?miss=5&own=%7B%22fork%22%3A%5B-1%5D%7D", 422),
-        ("/decide?miss=5&own=%7B%22fork%22%3A%5B1%2C2%2C3%2C4%5D%7D", 422),
-        ("/decide?own_label=frok&own_miss=1", 400),
         ("/decide?by=size&average_size=1000", 200),
     ],
 )

@@ -127,10 +127,10 @@ class Pair:
     first: Array
     second: Array
 
-    def sets_differ(self, threshold: Array) -> Array:
+    def sets_differ(self, threshold: np.float64) -> Array:
         """Return, by label, the share of rows that only one of the files selects."""
-        limits = threshold.astype(self.first.dtype)
-        return ((self.first >= limits) != (self.second >= limits)).mean(0)
+        limit = threshold.astype(self.first.dtype)
+        return ((self.first >= limit) != (self.second >= limit)).mean(0)
 
 
 class Comparing:
@@ -349,7 +349,7 @@ def compare_page(request: Request, asked: Annotated[CompareQuery, Query()]) -> H
     labels, pair = [], None
     if chosen is not None:
         pair = state.comparing.pair(*chosen)
-        labels = _label_rows(known, pair, chosen, column, _limits(state, asked, known))
+        labels = _label_rows(known, pair, chosen, column, state.store.rule(asked).accept_from)
     answers, problem = _answers(state, asked, chosen)
     return page(
         request,
@@ -430,25 +430,17 @@ def _matrix(known: ComparedFiles, column: SummaryColumn) -> dict[int, dict[int, 
     }
 
 
-def _limits(state: Any, asked: CompareQuery, known: ComparedFiles) -> Array:
-    """Return from which probability the rule in force selects each of the shared labels."""
-    chosen = state.file(asked.file, asked.raw)
-    limits = state.store.rule(asked).accept_from
-    by_name = dict(zip(chosen.labels, limits.tolist(), strict=True))
-    return np.array([by_name.get(name, 0.5) for name in known.shared.labels])
-
-
 def _label_rows(
     known: ComparedFiles,
     pair: Pair,
     chosen: tuple[int, int],
     column: SummaryColumn,
-    limits: Array,
+    limit: np.float64,
 ) -> list[LabelRow]:
     """Return every label, the largest difference first."""
     first, second = (known.of_labels(number, column) for number in chosen)
     apart = np.nan_to_num(np.abs(first - second), nan=-1.0)
-    differ = pair.sets_differ(limits)
+    differ = pair.sets_differ(limit)
     nothing = np.full(len(first), np.nan)
     found = pair.differences
     low, high, better = (
@@ -555,8 +547,8 @@ def compared_labels(request: Request, asked: Annotated[PairTable, Query()]) -> R
     if chosen is None:
         raise InputError("fewer than two files are measured so far; ask again soon.")
     column = next(each for each in PAIRED if each.name == asked.by)
-    limits = _limits(state, asked, known)
-    rows = _label_rows(known, state.comparing.pair(*chosen), chosen, column, limits)
+    pair = state.comparing.pair(*chosen)
+    rows = _label_rows(known, pair, chosen, column, state.store.rule(asked).accept_from)
     names = ("label", "first", "second", "low", "high", "better", "differ")
     listed = [{name: vars(row)[name] for name in names} for row in rows]
     return table_response(asked.format, "labels", names, listed)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import shlex
 from dataclasses import dataclass
 from typing import Annotated
@@ -22,7 +19,6 @@ from credibly.app.store.address import (
     EntryQuery,
     FileQuery,
     Rule,
-    own_costs,
     read_query,
 )
 from credibly.app.store.files import ServedPredictions
@@ -47,73 +43,44 @@ class Weighed:
     bounds: tuple[float, float]
 
 
-def weigh(chosen: ServedPredictions, rule: Rule, label: str) -> Weighed:
+def weigh(chosen: ServedPredictions, cost: Cost, label: str) -> Weighed:
     """Return counts, cost and curve of a rule by cost, for one label or all."""
-    usual = rule.costs.get(label, rule.costs[""])
     if not chosen.has_truth:
-        return Weighed(None, None, usual.bounds)
-    prices = tuple(
-        (name, cost.miss, cost.false_alarm, cost.review or 0.0, *cost.bounds)
-        for name, cost in rule.costs.items()
-    )
-    curve = cost_curve(chosen.threshold_counts(label), usual.miss, usual.false_alarm)
-    return Weighed(chosen.outcome(label, prices), curve, usual.bounds)
+        return Weighed(None, None, cost.bounds)
+    curve = cost_curve(chosen.threshold_counts(label), cost.miss, cost.false_alarm)
+    found = chosen.outcome(label, cost.miss, cost.false_alarm, cost.review)
+    return Weighed(found, curve, cost.bounds)
 
 
-def command(path: str, asked: DecideQuery, rule: Rule) -> str | None:
-    """Return the command that makes the same sets; None where the command line has no such rule.
-
-    Review by costs of single labels cannot be said on the command line.
-    """
+def command(path: str, asked: DecideQuery, rule: Rule) -> str:
+    """Return the command that makes the same sets."""
     parts = ["credibly", "sets", path]
-    if asked.by == "recall":
-        parts += ["--threshold", repr(float(rule.accept_from[0]))]
+    if isinstance(rule.decision, Cost):
+        cost = rule.decision
+        look = "" if cost.review is None else f",review={cost.review!r}"
+        parts += ["--cost", f"miss={cost.miss!r},false-alarm={cost.false_alarm!r}{look}"]
+    elif asked.by == "recall":
+        parts += ["--threshold", repr(float(rule.accept_from))]
     elif asked.by == "size":
         parts += ["--average-size", f"{asked.average_size:g}"]
-    elif asked.by == "threshold":
-        parts += ["--threshold", f"{0.5 if asked.threshold is None else asked.threshold:g}"]
-    elif len(rule.costs) == 1:
-        parts += ["--cost", _cost_text(rule.costs[""])]
-    elif any(cost.bounds[0] < cost.bounds[1] for cost in rule.costs.values()):
-        return None
     else:
-        parts += ["--threshold", _threshold_text(rule.costs)]
+        parts += ["--threshold", f"{asked.threshold:g}"]
     return shlex.join([*parts, "--out", "sets.csv"])
 
 
 def python_lines(path: str, asked: DecideQuery, rule: Rule) -> str:
     """Return the same rule in Python."""
-    truth, fit = "predictions.probabilities", ""
+    made, fit = repr(rule.decision), ""
     if asked.by == "recall":
         made = f'Recall({asked.recall:g}, ("probability", 0.1))'
-        fit = f".fit({truth}, predictions.targets)"
+        fit = ".fit(predictions.probabilities, predictions.targets)"
     elif asked.by == "size":
-        made, fit = f"AverageSize({asked.average_size:g})", f".fit({truth})"
+        made, fit = f"AverageSize({asked.average_size:g})", ".fit(predictions.probabilities)"
     elif asked.by == "threshold":
         made = f"Threshold({asked.threshold:g})"
-    elif len(rule.costs) == 1:
-        cost = rule.costs[""]
-        review = "" if cost.review is None else f", review={cost.review:g}"
-        made = f"Cost(miss={cost.miss:g}, false_alarm={cost.false_alarm:g}{review})"
-    else:
-        made = 'Threshold(json.load(open("thresholds.json"))["thresholds"])'
-    lines = [*(["import json"] if "json" in made else []), "import credibly as cr"]
-    lines += [f"predictions = cr.Predictions.read({path!r})", f"decision = cr.decide.{made}{fit}"]
-    return "\n".join([*lines, f"sets = decision.predict({truth})"])
-
-
-def _cost_text(cost: Cost) -> str:
-    look = "" if cost.review is None else f",review={cost.review!r}"
-    return f"miss={cost.miss!r},false-alarm={cost.false_alarm!r}{look}"
-
-
-def _threshold_text(costs: dict[str, Cost]) -> str:
-    """Return thresholds as `credibly sets --threshold` reads them: names with commas quoted."""
-    values = {name: cost.bounds[1] for name, cost in costs.items()}
-    parts = [repr(values.pop("")), *(f"{name}={value!r}" for name, value in values.items())]
-    buffer = io.StringIO()
-    csv.writer(buffer, lineterminator="").writerow(parts)
-    return buffer.getvalue()
+    lines = ["import credibly as cr", f"predictions = cr.Predictions.read({path!r})"]
+    lines += [f"decision = cr.decide.{made}{fit}"]
+    return "\n".join([*lines, "sets = decision.predict(predictions.probabilities)"])
 
 
 def thresholds_file(chosen: ServedPredictions, rule: Rule) -> JsonObject:
@@ -122,8 +89,8 @@ def thresholds_file(chosen: ServedPredictions, rule: Rule) -> JsonObject:
         "rule": rule.words,
         "statement": rule.decision.statement,
         "made_from": chosen.name,
-        "thresholds": dict(zip(chosen.labels, rule.accept_from.tolist(), strict=True)),
-        "review_from": dict(zip(chosen.labels, rule.review_from.tolist(), strict=True)),
+        "thresholds": dict.fromkeys(chosen.labels, float(rule.accept_from)),
+        "review_from": dict.fromkeys(chosen.labels, float(rule.review_from)),
     }
 
 
@@ -135,28 +102,10 @@ api = APIRouter(prefix="/api", tags=["api"])
 def decide_page(request: Request) -> Response:
     """Show what a rule selects; what is wrong with a field is said beside it."""
     asked, problems = read_query(DecideQuery, request.query_params)
-    if asked.own_label and not problems:
-        return RedirectResponse("/decide?" + _with_own(request, asked).parameters(), 303)
     if asked.by and _kind_of(asked) != asked.by and not problems:  # the address holds the rule
         chosen = state_of(request).store.file(asked.file, asked.raw)
         return RedirectResponse("/decide?" + _filled(asked, chosen).parameters(), 303)
     return _decide(request, asked, problems)
-
-
-def _with_own(request: Request, asked: DecideQuery) -> DecideQuery:
-    """Return the address with the costs of one more label; without a cost of a miss, one less."""
-    state_of(request).file(asked.file, asked.raw).check(asked.own_label)
-    own = {
-        name: [cost.miss, cost.false_alarm, *([] if cost.review is None else [cost.review])]
-        for name, cost in own_costs(asked.own).items()
-    }
-    own.pop(asked.own_label, None)
-    if asked.own_miss is not None:
-        look = [] if asked.own_review is None else [asked.own_review]
-        own[asked.own_label] = [asked.own_miss, asked.own_false_alarm, *look]
-    clean = {"own_label": "", "own_miss": None, "own_false_alarm": 1.0, "own_review": None}
-    text = json.dumps(own, ensure_ascii=False, separators=(",", ":")) if own else ""
-    return DecideQuery.model_validate({**asked.model_dump(), **clean, "own": text})
 
 
 def _decide(request: Request, asked: DecideQuery, problems: dict[str, str]) -> HTMLResponse:
@@ -174,8 +123,8 @@ def _decide(request: Request, asked: DecideQuery, problems: dict[str, str]) -> H
         problems[asked.by or ""] = str(error)
         asked = _filled(asked.model_copy(update={"by": "threshold"}), chosen)
         rule = store.rule(asked)
-    weighed = weigh(chosen, rule, asked.label) if asked.by == "cost" else None
-    limit = float(rule.accept_from[chosen.column_of(asked.label) if asked.label else 0])
+    cost, limit = rule.decision, float(rule.accept_from)
+    weighed = weigh(chosen, cost, asked.label) if isinstance(cost, Cost) else None
     curve = chosen.curve(asked.label)
     at = 0 if curve is None else curve.nearest(limit)
     chart = ""
@@ -192,7 +141,6 @@ def _decide(request: Request, asked: DecideQuery, problems: dict[str, str]) -> H
         problems=problems,
         predictions=chosen,
         rule=rule,
-        own=own_costs(asked.own),
         weighed=weighed,
         chart=chart,
         at=at,
@@ -204,7 +152,7 @@ def _decide(request: Request, asked: DecideQuery, problems: dict[str, str]) -> H
         most_size=max(float(min(len(chosen.labels), 20)), asked.average_size or 0),
         command=command(str(chosen.path), asked, rule),
         python=python_lines(str(chosen.path), asked, rule),
-        limits=chosen.limits(rule.accept_from[:SHOWN_LIMITS]),
+        limits=chosen.limits(limit, SHOWN_LIMITS),
         near=store.entries(near, 0, SHOWN_NEAR) if few else [],
     )
 
@@ -232,7 +180,7 @@ def _filled(asked: DecideQuery, chosen: ServedPredictions) -> DecideQuery:
         usual = {"recall": asked.recall or 0.9}
     else:
         usual = {"threshold": 0.5 if asked.threshold is None else asked.threshold}
-    return asked.model_copy(update={**none, "own": "", **usual, "by": by})
+    return asked.model_copy(update={**none, **usual, "by": by})
 
 
 @api.get("/thresholds", responses=FAILURES)

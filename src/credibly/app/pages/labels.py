@@ -121,9 +121,9 @@ def label_page(request: Request, asked: Annotated[LabelQuery, Query()]) -> HTMLR
     chosen = state.file(asked.file, asked.raw)
     report = chosen.label_report(asked.name)
     place = chosen.column_of(asked.name)
-    at, curve, limits = 50, Markup(""), state.store.rule(asked).accept_from
+    at, curve, limit = 50, Markup(""), float(state.store.rule(asked).accept_from)
     if report.curve is not None:
-        at = report.curve.nearest(float(limits[place]))
+        at = report.curve.nearest(limit)
         curve = threshold_chart(report.curve.found, report.curve.right, at)
     return page(
         request,
@@ -135,7 +135,7 @@ def label_page(request: Request, asked: Annotated[LabelQuery, Query()]) -> HTMLR
         at=at,
         reliability=_diagram(report.reliability, asked.name),
         curve=curve,
-        confusions=chosen.confusions(asked.name, tuple(limits.tolist())),
+        confusions=chosen.confusions(asked.name, limit),
         together=chosen.together(parse(wanted(asked.name), chosen.labels)),
         previous=chosen.labels[place - 1] if place else None,
         following=chosen.labels[place + 1] if place + 1 < len(chosen.labels) else None,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from credibly import checks, metrics
-from credibly.decide import AverageSize, Threshold
+from credibly.decide import AverageSize, Cost, Threshold
 from credibly.targets import Targets
 from credibly.types import Array
 
@@ -228,40 +228,26 @@ def _blocks(rows: int) -> Array:
     return np.random.default_rng(0).permutation(rows) % BLOCKS
 
 
-@dataclass(frozen=True)
-class EntryCosts:
-    """Costs and limits by label, (labels,) each: reject below ``review_from``, then review."""
-
-    miss: Array
-    false_alarm: Array
-    review: Array
-    review_from: Array
-    accept_from: Array
-
-
-def outcome(probabilities: Array, targets: Array, costs: EntryCosts) -> Outcome:
+def outcome(probabilities: Array, targets: Array, cost: Cost) -> Outcome:
     """Return counts and cost of accept, review and reject on entries with known truth.
 
     Example:
         >>> p, y = np.array([[0.9, 0.3], [0.2, 0.6]]), np.array([[1, 0], [1, -1]])
-        >>> ones = np.ones(2)
-        >>> costs = EntryCosts(5 * ones, ones, 0 * ones, 0.5 * ones, 0.5 * ones)
-        >>> found = outcome(p, y, costs)
-        >>> found.hits, found.misses, found.rejected, found.cost
-        (1, 1, 1, 2.5)
+        >>> found = outcome(p, y, Cost(miss=5, review=0.5))
+        >>> found.hits, found.misses, found.looked, found.cost
+        (1, 0, 2, 0.5)
     """
     p, block = probabilities, _blocks(len(probabilities))
-    low, high = (x.astype(p.dtype) for x in (costs.review_from, costs.accept_from))
     present, absent = targets == 1, targets == 0
-    accepted, rejects = p >= high, (p < low) & (p < high)
-    looked = ~accepted & ~rejects
+    accepted, looked = cost.predict(p), cost.to_review(p)
+    rejects, review = ~accepted & ~looked, cost.review or 0.0
     hits, alarms = accepted & present, accepted & absent
     misses, rejected = rejects & present, rejects & absent
     looked_present, looked_absent = looked & present, looked & absent
-    paid = alarms @ costs.false_alarm + misses @ costs.miss
-    paid += (looked & (present | absent)) @ costs.review
-    risk = np.where(accepted, (1 - p) * costs.false_alarm, p * costs.miss)
-    risk = np.where(looked, costs.review, risk)
+    paid = cost.false_alarm * alarms.sum(1) + cost.miss * misses.sum(1)
+    paid += review * (looked_present | looked_absent).sum(1)
+    risk = np.where(accepted, (1 - p) * cost.false_alarm, p * cost.miss)
+    risk = np.where(looked, review, risk)
     expected = float((risk * (present | absent)).sum(dtype=np.float64))
     by_block = np.bincount(block, weights=paid, minlength=BLOCKS)
     mean, half = _mean(by_block, np.bincount(block, minlength=BLOCKS))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, get_origin
@@ -13,14 +12,13 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from starlette.datastructures import QueryParams
 
-from credibly.checks import InputError
 from credibly.decide import AverageSize, Cost, Recall, Threshold
 from credibly.decide.base import Decision
 from credibly.types import Array
 
 Asked = TypeVar("Asked", bound=BaseModel)
 
-RULE = ("average_size", "threshold", "recall", "miss", "false_alarm", "review", "own")
+RULE = ("average_size", "threshold", "recall", "miss", "false_alarm", "review")
 KEPT = ("file", "raw", *RULE, "who")
 """Parts of the address that links to other pages keep."""
 
@@ -63,7 +61,6 @@ class FileQuery(BaseModel):
     miss: float | None = Field(None, gt=0, le=1e9)
     false_alarm: float = Field(1.0, gt=0, le=1e9)
     review: float | None = Field(None, gt=0, le=1e9)
-    own: str = Field("", max_length=4000)
 
     @model_validator(mode="before")
     @classmethod
@@ -190,10 +187,6 @@ class DecideQuery(FileQuery):
 
     by: Literal["threshold", "cost", "size", "recall"] | None = None
     label: str = Field("", max_length=1000)
-    own_label: str = Field("", max_length=1000)
-    own_miss: float | None = Field(None, gt=0, le=1e9)
-    own_false_alarm: float = Field(1.0, gt=0, le=1e9)
-    own_review: float | None = Field(None, gt=0, le=1e9)
 
 
 @dataclass(frozen=True)
@@ -203,89 +196,46 @@ class Rule:
     Attributes:
         decision: what makes the sets.
         words: the rule for people.
-        costs: of each label by name, and under ``""`` of all others; empty for other rules.
-        review_from, accept_from: (labels,) where review and acceptance begin.
+        accept_from: the probability from which a label is selected.
     """
 
     decision: Decision
     words: str
-    costs: dict[str, Cost]
-    review_from: Array
-    accept_from: Array
+    accept_from: np.float64
+
+    @property
+    def review_from(self) -> float:
+        """Return the probability from which a person reviews a label or it is selected."""
+        return self.decision.bounds[0] if isinstance(self.decision, Cost) else self.accept_from
 
     def looks(self, probabilities: Array) -> Array:
-        """Return which entries a person should look at."""
-        low, high = (
-            each.astype(probabilities.dtype) for each in (self.review_from, self.accept_from)
-        )
-        return (probabilities >= low) & (probabilities < high)
+        """Return which labels of a row a person should look at."""
+        if isinstance(self.decision, Cost):
+            return self.decision.to_review(probabilities[None])[0]
+        return np.zeros(len(probabilities), dtype=bool)
 
 
-def rule_of(asked: FileQuery, fitted: AverageSize | Recall | None, labels: list[str]) -> Rule:
+def rule_of(asked: FileQuery, fitted: AverageSize | Recall | None) -> Rule:
     """Return the rule of an address: costs, a size or recall (fitted), a threshold, or one half.
 
     Args:
         asked: the address.
         fitted: the rule of its average size or recall; None where it names neither.
-        labels: names of the columns.
     """
-    count = len(labels)
     if asked.miss is not None:
-        return _cost_rule(Cost(asked.miss, asked.false_alarm, asked.review), asked.own, labels)
+        cost = Cost(asked.miss, asked.false_alarm, asked.review)
+        review = "" if cost.review is None else f", and a review {cost.review:g}"
+        words = f"a miss costs {cost.miss:g}, a false alarm {cost.false_alarm:g}{review}"
+        return Rule(cost, f"the lowest cost, if {words}", np.float64(cost.bounds[1]))
     if isinstance(fitted, Recall):
         words = f"finds at least {100 * fitted.level:g} % of the labels, in 9 of 10 cases"
-        limits = np.full(count, np.nextafter(fitted.thresholds[0], 1.0))
-        return Rule(fitted, words, {}, limits, limits)
+        return Rule(fitted, words, np.nextafter(fitted.thresholds[0], 1.0))
     if fitted is not None:
         words = f"{_per_row(fitted.average_size)}, on average"
-        limits = np.full(count, fitted.threshold)
-        return Rule(fitted, words, {}, limits, limits)
+        return Rule(fitted, words, np.float64(fitted.threshold))
     value = 0.5 if asked.threshold is None else asked.threshold
-    limits = np.full(count, value)
-    return Rule(Threshold(value), f"a probability of {100 * value:g} % or more", {}, limits, limits)
-
-
-def _cost_rule(usual: Cost, own: str, labels: list[str]) -> Rule:
-    low, high = (np.full(len(labels), bound) for bound in usual.bounds)
-    costs = {"": usual}
-    for name, cost in own_costs(own).items():
-        if name in labels:  # another file may lack the label
-            low[labels.index(name)], high[labels.index(name)] = cost.bounds
-            costs[name] = cost
-    if len(costs) == 1:
-        return Rule(usual, f"the lowest cost, if {_cost_words(usual)}", costs, low, high)
-    thresholds = {name: cost.bounds[1] for name, cost in costs.items() if name}
-    decision = Threshold(thresholds, usual.bounds[1], labels)
-    own_words = (
-        f"{len(thresholds)} {'labels have' if len(thresholds) > 1 else 'label has'} own costs"
-    )
-    words = f"the lowest cost, if {_cost_words(usual)}; {own_words}"
-    return Rule(decision, words, costs, low, high)
-
-
-def _cost_words(cost: Cost) -> str:
-    review = "" if cost.review is None else f", and a review {cost.review:g}"
-    return f"a miss costs {cost.miss:g}, a false alarm {cost.false_alarm:g}{review}"
-
-
-def own_costs(text: str) -> dict[str, Cost]:
-    """Return the costs of single labels, from JSON: name to miss, false alarm and, perhaps, review.
-
-    Example:
-        >>> own_costs('{"cat": [5, 1, 0.5]}')
-        {'cat': Cost(miss=5, false_alarm=1, review=0.5)}
-    """
-    if not text:
-        return {}
-    try:
-        document = json.loads(text)
-        found = {str(name): Cost(*map(float, values)) for name, values in document.items()}
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise InputError(
-            'the costs of single labels must be JSON such as {"cat": [5, 1, 0.5]}: miss, false '
-            f"alarm, review; got {text[:80]!r}."
-        ) from error
-    return found
+    words = f"a probability of {100 * value:g} % or more"
+    return Rule(Threshold(value), words, np.float64(value))
 
 
 def rule_words(query: Mapping[str, str]) -> str:

@@ -17,7 +17,6 @@ import numpy as np
 from credibly import metrics
 from credibly.app.server.background import NotReady, Pending, remembered
 from credibly.app.statistics.decisions import (
-    EntryCosts,
     Outcome,
     SetSizes,
     ThresholdCounts,
@@ -43,7 +42,7 @@ from credibly.app.store.rows import (
     usual_distance,
 )
 from credibly.checks import InputError, nearest
-from credibly.decide import AverageSize, Recall, Threshold
+from credibly.decide import AverageSize, Cost, Recall, Threshold
 from credibly.metrics.calibration import ReliabilityDiagram
 from credibly.notebook import counted
 from credibly.pipeline import Pipeline
@@ -62,8 +61,6 @@ from credibly.types import Array, JsonObject
 SAMPLE = 50_000  # rows that budgets are worked out on; more would not move them visibly
 SAMPLE_CELLS = 2**26  # and their probabilities: 256 MB, the truth beside them a quarter of it
 TOGETHER, TOGETHER_CELLS = 12, 2**21  # labels shown beside a query; probabilities looked at
-Prices = tuple[str, float, float, float, float, float]
-"""A label with the costs of a miss, a false alarm and a look; where review and acceptance begin."""
 COUNTED_AT_ONCE = 2**22  # probabilities; the labels of larger files are counted in the background
 BLOCK_CELLS = 2**22  # probabilities looked at in one go: 16 MB, and a few masks of a quarter
 SHOWN = 8  # rows of each group on the page of a label
@@ -465,25 +462,23 @@ class ServedPredictions(ServedFile):
         return None if y is None else threshold_curve(p, y)
 
     @remembered
-    def confusions(self, label: str, limits: tuple[float, ...]) -> dict[str, list[Confusion]]:
-        """Return which labels a label is confused with on the sample, if each has a threshold."""
+    def confusions(self, label: str, limit: float) -> dict[str, list[Confusion]]:
+        """Return which labels a label is confused with on the sample, from one threshold on."""
         p, y = self.known()
         if y is None:
             return {}
-        returned = p >= np.array(limits, dtype=p.dtype)
-        return confusions(self.labels, self.column_of(label), returned, y)
+        return confusions(self.labels, self.column_of(label), p >= p.dtype.type(limit), y)
 
-    def limits(self, thresholds: Array) -> list[tuple[str, float, float, float]]:
-        """Return the first labels with their threshold, and what it finds and how often rightly."""
-        (p, y), count = self.known(), len(thresholds)
-        found = right = np.full(count, np.nan)
+    def limits(self, threshold: float, count: int) -> list[tuple[str, float, float]]:
+        """Return the first labels with what a threshold finds of them and how often rightly."""
+        p, y = self.known()
+        found = right = np.full(min(count, len(self.labels)), np.nan)
         if y is not None:
-            sets, truth = p[:, :count] >= thresholds.astype(p.dtype), y[:, :count]
+            sets, truth = p[:, :count] >= p.dtype.type(threshold), y[:, :count]
             hits = (sets & (truth == 1)).sum(0)
             with np.errstate(invalid="ignore"):
                 found, right = hits / (truth == 1).sum(0), hits / (sets & (truth >= 0)).sum(0)
-        columns = (thresholds.tolist(), found.tolist(), right.tolist())
-        return list(zip(self.labels[:count], *columns, strict=True))
+        return list(zip(self.labels[:count], found.tolist(), right.tolist(), strict=True))
 
     @cached_property
     def usual_distance(self) -> float:
@@ -503,22 +498,11 @@ class ServedPredictions(ServedFile):
         return threshold_counts(p, y)
 
     @remembered
-    def outcome(self, label: str, prices: tuple[Prices, ...]) -> Outcome:
-        """Return what decisions by cost come to on the sample, for one label or all.
-
-        Args:
-            label: its name; empty for all.
-            prices: of single labels by name, and under the empty name of all others.
-        """
+    def outcome(self, label: str, miss: float, false_alarm: float, review: float | None) -> Outcome:
+        """Return what decisions by cost come to on the sample, for one label or all."""
         p, y = self.known(label)
         assert y is not None, "only files with truth are counted"
-        usual = next(each[1:] for each in prices if not each[0])
-        columns = np.tile(np.array(usual)[:, None], len(self.labels))
-        for name, *own in prices:
-            if name in self._columns:  # another file may lack the label
-                columns[:, self._columns[name]] = own
-        which = [self.column_of(label)] if label else slice(None)
-        return outcome(p, y, EntryCosts(*columns[:, which]))
+        return outcome(p, y, Cost(miss, false_alarm, review))
 
     def sets_of(self, by: str, size: float | None, threshold: float | None) -> SetSizes | None:
         """Return the sizes of sets by an average size or by a threshold; None for costs."""

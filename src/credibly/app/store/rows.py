@@ -105,7 +105,7 @@ def item_at(index: Index, place: int, rule: Rule) -> Item:
             index.labels[t],
             float(p[t]),
             None if y is None or y[t] < 0 else int(y[t]),
-            float(rule.accept_from[t]),
+            float(rule.accept_from),
             bool(chosen[t]),
             bool(look[t]),
             float(distance[t]),

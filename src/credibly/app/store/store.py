@@ -151,13 +151,14 @@ class Store:
 
     def rule(self, asked: FileQuery) -> Rule:
         """Return the rule that an address asks for."""
-        chosen, fitted = self.any(asked.file, asked.raw), None
+        self.any(asked.file, asked.raw)
+        fitted = None
         if asked.miss is None and asked.average_size is not None:
             dense = self.file(asked.file, asked.raw)
             fitted = dense.decision(round(asked.average_size, 2), dense.labels)
         elif asked.miss is None and asked.recall is not None:
             fitted = self.file(asked.file, asked.raw).recall(round(asked.recall, 3))
-        return rule_of(asked, fitted, chosen.labels)
+        return rule_of(asked, fitted)
 
     def found(self, asked: EntryQuery) -> EntryList:
         """Return the entries of a view."""
@@ -197,12 +198,13 @@ class Store:
         p, y = index.column_block(0, len(index.labels))
         chosen = p[labels, places].tolist()
         truth = [-1] * len(which) if y is None else y[labels, places].tolist()
-        limits = rule.accept_from[labels].tolist()
         listed = []
         for k, id in enumerate(index.ids(places)):
             name, known = index.labels[labels[k]], None if truth[k] < 0 else int(truth[k])
             there = None if other is None else other.probability(name, int(places[k]))
-            listed.append(Entry(str(id), name, float(chosen[k]), known, float(limits[k]), there))
+            listed.append(
+                Entry(str(id), name, float(chosen[k]), known, float(rule.accept_from), there)
+            )
         return listed
 
     def entry(self, asked: FileQuery, id: str, label: str) -> Entry:
@@ -247,7 +249,7 @@ def find_entries(
     columns, unwanted = _columns_asked(index, asked)
     rows = _rows_asked(index, asked)
     for column in unwanted:
-        without = index.column_block(column, column + 1)[0][0] < rule.accept_from[column]
+        without = index.column_block(column, column + 1)[0][0] < rule.accept_from
         rows = without if rows is None else rows & without
     step = max(1, BLOCK_CELLS // len(index))
     best = _Best(MOST_ENTRIES)
@@ -256,8 +258,7 @@ def find_entries(
             last = min(stop, first + step)
             p, y = index.column_block(first, last)
             elsewhere = None if other is None else other.columns(index.labels[first:last])
-            limits = rule.accept_from[first:last, None]
-            mask, key = _matching(asked.kind, p, y, limits, elsewhere, noise)
+            mask, key = _matching(asked.kind, p, y, rule.accept_from, elsewhere, noise)
             mask &= within(p, (asked.low, asked.high))
             if asked.truth != "any":
                 mask &= _annotated(p, y, -1) == (asked.truth == "unknown")
@@ -268,7 +269,12 @@ def find_entries(
 
 
 def _matching(
-    kind: str, p: Array, y: Array | None, t: Array, other: Array | None, noise: NoiseModel | None
+    kind: str,
+    p: Array,
+    y: Array | None,
+    t: np.float64,
+    other: Array | None,
+    noise: NoiseModel | None,
 ) -> tuple[Array, Array]:
     """Return which entries are of a kind, and how telling each is."""
     match kind:
@@ -281,7 +287,7 @@ def _matching(
         case "not-annotated":
             return _annotated(p, y, -1) & (p >= t), p
         case "borderline":
-            return np.ones(p.shape, dtype=bool), -np.abs(p - t.astype(p.dtype))
+            return np.ones(p.shape, dtype=bool), -np.abs(p - p.dtype.type(t))
         case "disagreement":
             assert other is not None, "two files are compared"
             return ((p >= t) != (other >= t)) & ~np.isnan(other), np.abs(p - other)

@@ -96,7 +96,7 @@ class ServedTop(ServedFile):
         """Return nothing: most probabilities are not known."""
         return []
 
-    def confusions(self, label: str, limits: tuple[float, ...]) -> dict[str, list[Confusion]]:
+    def confusions(self, label: str, limit: float) -> dict[str, list[Confusion]]:
         """Return nothing: most probabilities are not known."""
         return {}
 
@@ -176,7 +176,7 @@ class ServedTop(ServedFile):
         known = truth is not None and (truth.known is None or bool(truth.known[0]))
         present = set() if truth is None else set(truth.indices.tolist())
         lacked = sorted(present - set(numbers))
-        limit = float(rule.accept_from[0]) if len(rule.accept_from) else 0.5
+        limit = float(rule.accept_from)
 
         def label(number: int, p: float) -> LabelOfRow:
             inside = int(number in present) if known else None
