@@ -92,6 +92,8 @@ def test_a_damaged_file_is_told(served):
 
 def test_what_was_made_of_two_versions_is_not_sent(served, shelf, monkeypatch):
     client, path = served
+    while client.get("/api/ready").status_code != 200:  # the server searches once by itself
+        pass
     state = client.app.app.state.served
     search = state.files[0].search
 

@@ -221,7 +221,7 @@ def test_files_looked_at_longest_ago_leave_memory(tmp_path, monkeypatch):
     store = Store(files)
     for number in (0, 1, 2, 3, 2):
         assert len(store.file(number, False).index) == 300
-    held = ["_index" in file.__dict__ for file in files]
+    held = [file._indexed.done for file in files]
     assert held == [False, False, True, True]
     assert len(store.file(0, False).index) == 300
 

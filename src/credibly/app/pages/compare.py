@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import isfinite
-from threading import Condition, Thread
+from threading import Lock
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -20,6 +20,7 @@ from credibly import metrics
 from credibly.app.charts import Line, line_chart, reliability_lines, small_reliability, swatch
 from credibly.app.pages.api import FAILURES
 from credibly.app.rendering import plain
+from credibly.app.server.background import NotReady, Pending
 from credibly.app.server.responses import page, state_of, table_response
 from credibly.app.statistics.comparisons import (
     COLUMNS,
@@ -142,57 +143,40 @@ class Comparing:
 
     def __init__(self, files: Sequence[Served]) -> None:
         self._files = files
-        self._changed = Condition()
+        self._lock = Lock()
         self._count = -1
         self._shared = SharedRows({}, [], 0, {})
         self._measured: dict[int, Measured] = {}
-        self._problem: Exception | None = None
-        self._working, self._since = False, 0.0
+        self._work = Pending(self._measure_all, "measuring")
         self.pair = lru_cache(maxsize=2)(self._pair)
 
     def known(self, wait: float = 0.0) -> ComparedFiles:
         """Return what is known about all files; wait for it in its first seconds."""
-        with self._changed:
-            self._begin()
-            left = self._since + wait - time.monotonic()  # who asks again is not kept again
-            self._changed.wait_for(lambda: not self._working, max(left, 0.0))
-            if self._problem is not None and not self._working:
-                raise self._problem
+        with self._lock:
+            if self._work.done and self._count != len(self._files):
+                self._work = Pending(self._measure_all, "measuring")
+            work = self._work
+        work.begin()
+        with suppress(NotReady):
+            work.wait(max(wait - work.seconds, 0.0))  # who asks again is not kept again
+        with self._lock:
             pending = len(self._shared.places) - len(self._measured)
             if self._count != len(self._files):
                 pending = max(pending, 1)
             return ComparedFiles(self._shared, dict(self._measured), pending)
 
-    def _begin(self) -> None:
-        if self._working or self._count == len(self._files):
-            return
-        self._working, self._since = True, time.monotonic()
-        Thread(target=self._work, name="comparing", daemon=True).start()
-
-    def _work(self) -> None:
-        try:
-            while self._count != (count := len(self._files)):
-                shared = shared_rows(self._files[:count])
-                with self._changed:
-                    same = _same_rows(shared, self._shared)
-                    self._measured = self._measured if same else {}
-                    self._shared = shared
-                    self.pair.cache_clear()
-                for number in shared.places:
-                    if number not in self._measured:
-                        found = _measure(self._rows(number))
-                        with self._changed:
-                            self._measured[number] = found
-                            self._changed.notify_all()
-                with self._changed:
-                    self._count, self._problem = count, None
-        except (InputError, OSError, MemoryError) as error:
-            with self._changed:
-                self._problem = error
-        finally:
-            with self._changed:
-                self._working = False
-                self._changed.notify_all()
+    def _measure_all(self) -> None:
+        while self._count != (count := len(self._files)):
+            shared = shared_rows(self._files[:count])
+            with self._lock:
+                self._measured = self._measured if _same_rows(shared, self._shared) else {}
+                self._shared = shared
+                self.pair.cache_clear()
+            for number in [n for n in shared.places if n not in self._measured]:
+                found = _measure(self._rows(number))
+                with self._lock:
+                    self._measured[number] = found
+            self._count = count
 
     def _rows(self, number: int) -> Predictions:
         scan = self._files[number].scan

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from functools import lru_cache, partial, wraps
-from threading import Condition, Thread
-from typing import Any, TypeVar
+from threading import Lock, Thread
+from typing import Any, Generic, TypeVar
 
 from anyio import to_thread
 
@@ -76,62 +77,67 @@ class NotReady(Exception):
     """Raised when the work goes on; the message says what is being worked out."""
 
 
-class Pending:
-    """Work that is done once. What it finds, it keeps elsewhere.
+class Pending(Generic[Result]):
+    """A value that is worked out once, in a thread of its own, when it is first asked for.
 
     Args:
-        work: what to do.
+        work: returns the value.
         what: what it works out, for people.
     """
 
-    def __init__(self, work: Callable[[], object], what: str) -> None:
-        self._work = work
-        self.what = what
-        self._changed = Condition()
-        self._state = "new"
-        self._problem: Exception | None = None
-        self._begun = 0.0
+    def __init__(self, work: Callable[[], Result], what: str) -> None:
+        self._work, self._what = work, what
+        self._lock, self._begun = Lock(), time.monotonic()
+        self._future: Future[Result] | None = None
 
-    def begin(self) -> None:
+    @property
+    def done(self) -> bool:
+        """Return whether the value is there."""
+        future = self._future
+        return future is not None and future.done() and future.exception() is None
+
+    @property
+    def seconds(self) -> float:
+        """Return how long ago the work began."""
+        return time.monotonic() - self._begun
+
+    def begin(self) -> Future[Result]:
         """Begin, unless that has happened; a failure is forgotten and tried again.
 
         Raises:
             Busy: where the system starts no more threads.
         """
-        with self._changed:
-            if self._state != "new":
-                return
-            self._problem, self._begun = None, time.monotonic()
-            try:
-                Thread(target=self._run, name=f"pending {self.what}", daemon=True).start()
-            except RuntimeError as error:
-                raise Busy(f"no thread is left for {self.what}; try again soon.") from error
-            self._state = "working"
+        with self._lock:
+            if self._future is None or (self._future.done() and not self.done):
+                future: Future[Result] = Future()
+                try:
+                    Thread(target=self._run, args=(future,), daemon=True).start()
+                except RuntimeError as error:
+                    raise Busy(f"no thread is left for {self._what}; try again soon.") from error
+                self._future, self._begun = future, time.monotonic()
+            return self._future
 
-    def wait(self, seconds: float | None = None) -> None:
-        """Return when the work is done.
+    def result(self) -> Result:
+        """Return the value, however long that takes."""
+        return self.begin().result()
+
+    def wait(self, seconds: float | None = None) -> Result:
+        """Return the value.
 
         Args:
             seconds: how long to wait at most; ``WAIT`` if None.
 
         Raises:
-            NotReady: when it goes on after that.
+            NotReady: when the work goes on after that.
         """
-        self.begin()
-        with self._changed:
-            limit = WAIT if seconds is None else seconds
-            if not self._changed.wait_for(lambda: self._state != "working", limit):
-                so_far = time.monotonic() - self._begun
-                raise NotReady(f"{self.what} ({so_far:.0f} seconds so far)")
-            if self._problem is not None:
-                raise self._problem
+        future = self.begin()
+        wait((future,), WAIT if seconds is None else seconds)
+        if not future.done():
+            raise NotReady(f"{self._what} ({self.seconds:.0f} seconds so far)")
+        return future.result()
 
-    def _run(self) -> None:
-        state, problem = "done", None
+    def _run(self, future: Future[Result]) -> None:
         try:
-            self._work()
+            future.set_result(self._work())
         except Exception as error:  # raised again by whoever waits
-            state, problem = "new", error
-        with self._changed:
-            self._state, self._problem = state, problem
-            self._changed.notify_all()
+            future.set_exception(error)

@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -104,8 +103,7 @@ class ServedFile(ABC):
         self.partial = partial
         self.labels = list(self.scan.labels)
         self._columns = {name: place for place, name in enumerate(self.labels)}
-        self._summaries = Lock()
-        self._judged = Pending(self._waited_first_look, f"judging the probabilities, {self.size}")
+        self._judged = Pending(self._first_look, f"judging the probabilities, {self.size}")
 
     @property
     def name(self) -> str:
@@ -150,14 +148,8 @@ class ServedFile(ABC):
     @property
     def first_look(self) -> FirstLook:
         """Return what the first page shows."""
-        self._judged.wait()
-        return self._waited_first_look()
+        return self._judged.wait()
 
-    def _waited_first_look(self) -> FirstLook:
-        with self._summaries:
-            return self._first_look
-
-    @cached_property
     @abstractmethod
     def _first_look(self) -> FirstLook: ...
 
@@ -191,11 +183,8 @@ class ServedPredictions(ServedFile):
         super().__init__(path, partial=partial, name=name)
         self.joint = joint
         self.calibrated = calibrated
-        self._lock = Lock()
-        self._linking = Lock()  # every page asks for this, also while the index is read
-        self._sampling = Lock()  # for this no search waits
-        self._sampled = Pending(self._waited_sample, f"reading a sample of {self.size}")
-        self._listed = Pending(self._waited_atlas, f"measuring every label, {self.size}")
+        self._listed = Pending(self._atlas, f"measuring every label, {self.size}")
+        self.release()
         if joint is not None:
             joint.check(self.labels)
 
@@ -208,20 +197,16 @@ class ServedPredictions(ServedFile):
         """Return how many rows the numbers come from."""
         return len(self.sample)
 
-    # The first to ask reads the file and others wait. A cached property alone would let all of
-    # them read it, from Python 3.12 on.
-
     @property
     def uncalibrated(self) -> ServedPredictions | None:
         """Return the same scores through the loss's link alone, where the file tells how."""
-        with self._linking, suppress(OSError):  # of a file that is gone; error pages ask, too
-            return self._uncalibrated
+        with suppress(OSError):  # of a file that is gone; error pages ask, too
+            return self._linked.result()
 
     @property
     def index(self) -> Index:
         """Return all rows, for search."""
-        with self._lock:
-            return self._index
+        return self._indexed.result()
 
     @property
     def sample(self) -> Predictions:
@@ -230,9 +215,7 @@ class ServedPredictions(ServedFile):
         Raises:
             NotReady: while it is being read, after some seconds. So do ``atlas``, ``first_look``.
         """
-        if "_sample" not in self.__dict__:
-            self._sampled.wait()
-        return self._waited_sample()
+        return self._sampled.wait()
 
     def known(self, label: str = "") -> tuple[Array, Array | None]:
         """Return probabilities and truth of the sample, of one label or all; None without truth."""
@@ -248,21 +231,16 @@ class ServedPredictions(ServedFile):
     @cached_property
     def noise(self) -> NoiseModel:
         """Return how often the truth is wrong."""
-        return fit_noise(self._waited_sample())
-
-    def _waited_sample(self) -> Predictions:
-        with self._sampling:
-            return self._sample
+        return fit_noise(self._sampled.result())
 
     def release(self) -> None:
         """Forget the rows; they are read again when they are asked for."""
-        with self._lock, self._linking, self._sampling:
-            for name in ("_index", "_sample", "_uncalibrated", "highest"):
-                vars(self).pop(name, None)
-            self._sampled = Pending(self._waited_sample, self._sampled.what)
+        vars(self).pop("highest", None)
+        self._indexed = Pending(self._read_index, f"reading {self.size}")
+        self._sampled = Pending(self._read_sample, f"reading a sample of {self.size}")
+        self._linked = Pending(self._before_calibration, f"opening {self.size}")
 
-    @cached_property
-    def _uncalibrated(self) -> ServedPredictions | None:
+    def _before_calibration(self) -> ServedPredictions | None:
         about = self.scan.metadata
         if not (self.calibrated and self.scan.has_scores and about.get("calibrator")):
             return None
@@ -271,15 +249,13 @@ class ServedPredictions(ServedFile):
         except InputError:  # a loss of somebody else's, or of a later version
             return None
 
-    @cached_property
-    def _index(self) -> Index:
+    def _read_index(self) -> Index:
         return Index.read(self.path, partial=self.partial)
 
-    @cached_property
-    def _sample(self) -> Predictions:
+    def _read_sample(self) -> Predictions:
         size = max(1000, min(SAMPLE, SAMPLE_CELLS // max(1, len(self.labels))))
-        if "_index" in self.__dict__ and not (self.scan.has_scores or self.scan.soft):
-            return self._from_index(self._index, min(size, self.scan.num_rows))
+        if self._indexed.done and not (self.scan.has_scores or self.scan.soft):
+            return self._from_index(self.index, min(size, self.scan.num_rows))
         if self.scan.num_rows <= size:
             return self.scan.read()
         chosen = np.random.default_rng(0).choice(self.scan.num_rows, size, replace=False)
@@ -300,8 +276,7 @@ class ServedPredictions(ServedFile):
 
     def atlas(self, asked: LabelOrder) -> Sequence[AtlasRow]:
         """Return the labels that are asked for, with the noise of their numbers, on the sample."""
-        self._listed.wait()
-        rows = self._waited_atlas()
+        rows = self._listed.wait()
         found = [rows[place] for place in sorted(self.named(asked.contains))]
         found = [row for row in found if row.flag or not asked.flagged]
         if asked.sort is None:
@@ -326,7 +301,7 @@ class ServedPredictions(ServedFile):
         if self.scan.num_rows * len(self.labels) <= COUNTED_AT_ONCE:
             with suppress(NotReady):  # search does not wait for it
                 self._listed.wait()
-        found = [row.summary for row in self.__dict__.get("_atlas", ())]
+        found = [row.summary for row in self._listed.result()] if self._listed.done else []
         return [each.expected if each.present is None else each.present for each in found]
 
     def truth_of(self, id: str, labels: Sequence[str]) -> dict[str, int]:
@@ -344,21 +319,15 @@ class ServedPredictions(ServedFile):
             raise InputError(f"there is no row with the id {id!r} in {self.name}.")
         return place
 
-    def _waited_atlas(self) -> list[AtlasRow]:
-        with self._summaries:
-            return self._atlas
-
-    @cached_property
     def _atlas(self) -> list[AtlasRow]:
-        rows = self._waited_sample()
+        rows = self._sampled.result()
         truth = rows.targets if self.has_truth else None
         return label_atlas(self.labels, rows.probabilities, truth)
 
-    @cached_property
     def _first_look(self) -> FirstLook:
-        rows = self._waited_sample()
+        rows = self._sampled.result()
         wrong = self._count_wrong() if self.has_truth else 0
-        return first_look(rows, str(self.path), atlas=self._atlas, wrong=wrong)
+        return first_look(rows, str(self.path), atlas=self._listed.result(), wrong=wrong)
 
     def _count_wrong(self) -> int:
         """Return how many labels of all rows are probably wrong, as the list of these counts."""
@@ -557,16 +526,13 @@ class _Uncalibrated(ServedPredictions):
     def _through_link(self, scores: Array) -> Array:
         return self._pipeline.probabilities(scores).astype(np.float32)
 
-    @cached_property
-    def _index(self) -> Index:
+    def _read_index(self) -> Index:
         whole = self.scan.read()
         truth = None if self.scan.soft else whole.targets  # a soft target is no hit and no miss
         return Index(self._through_link(_required(whole.scores)), self.labels, whole.ids, truth)
 
-    @cached_property
-    def _sample(self) -> Predictions:
-        plain = ServedPredictions(self.path, calibrated=False, partial=self.partial)
-        rows = plain._waited_sample()
+    def _read_sample(self) -> Predictions:
+        rows = super()._read_sample()
         return Predictions.from_arrays(
             probabilities=self._through_link(_required(rows.scores)),
             targets=None if rows.targets is None else Targets(rows.targets),

@@ -98,7 +98,7 @@ def item_at(index: Index, place: int, rule: Rule) -> Item:
     p, y = index.row(place)
     chosen = rule.decision.predict(p[None])[0]
     look = rule.looks(p)
-    distance = _log_odds(p) - _log_odds(rule.accept_from)
+    distance = _log_odds(p) - _log_odds(np.asarray(rule.accept_from))
     order = np.argsort(-p, kind="stable").tolist()
     labels = [
         LabelOfRow(

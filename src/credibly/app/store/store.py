@@ -198,13 +198,11 @@ class Store:
         p, y = index.column_block(0, len(index.labels))
         chosen = p[labels, places].tolist()
         truth = [-1] * len(which) if y is None else y[labels, places].tolist()
-        listed = []
+        limit, listed = float(rule.accept_from), []
         for k, id in enumerate(index.ids(places)):
             name, known = index.labels[labels[k]], None if truth[k] < 0 else int(truth[k])
             there = None if other is None else other.probability(name, int(places[k]))
-            listed.append(
-                Entry(str(id), name, float(chosen[k]), known, float(rule.accept_from), there)
-            )
+            listed.append(Entry(str(id), name, float(chosen[k]), known, limit, there))
         return listed
 
     def entry(self, asked: FileQuery, id: str, label: str) -> Entry:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from threading import RLock
 from typing import Any
 
 import numpy as np
 
 from credibly import metrics
-from credibly.app.server.background import remembered
+from credibly.app.server.background import Pending, remembered
 from credibly.app.statistics.labels import AtlasRow, Confusion
 from credibly.app.statistics.overview import FirstLook
 from credibly.app.statistics.top_k import TopLook, top_first_look, top_summary
@@ -38,8 +37,9 @@ class ServedTop(ServedFile):
     def __init__(
         self, path: str | os.PathLike[str], *, partial: bool = False, name: str | None = None
     ) -> None:
-        self._lock = RLock()
         super().__init__(path, partial=partial, name=name)
+        self._read = Pending(self.scan.read, f"reading {self.size}")
+        self._summed = Pending(lambda: top_summary(self.scan), f"measuring {self.size}")
 
     def reopened(self) -> ServedTop:
         """Return the file as it is now."""
@@ -53,29 +53,16 @@ class ServedTop(ServedFile):
     def release(self) -> None:
         """Keep the rows: they are few."""
 
-    # The first to ask reads the file, others wait.
-
     @property
     def rows(self) -> Predictions:
         """Return all rows."""
-        with self._lock:
-            return self._rows
+        return self._read.result()
 
     @property
     def summary(self) -> TopLook:
         """Return what the rows are worth."""
-        with self._lock:
-            return self._summary
+        return self._summed.result()
 
-    @cached_property
-    def _rows(self) -> Predictions:
-        return self.scan.read()
-
-    @cached_property
-    def _summary(self) -> TopLook:
-        return top_summary(self.scan)
-
-    @cached_property
     def _first_look(self) -> FirstLook:
         return top_first_look(self.summary)
 
@@ -121,8 +108,7 @@ class ServedTop(ServedFile):
     @property
     def label_counts(self) -> list[float]:
         """Return how many rows hold each label; empty while not measured."""
-        found = self.__dict__.get("_summary")
-        return [] if found is None else found.held.tolist()
+        return self.summary.held.tolist() if self._summed.done else []
 
     def truth_of(self, id: str, labels: Sequence[str]) -> dict[str, int]:
         """Return nothing: only the labels that a row has are kept."""
