@@ -6,7 +6,7 @@ FILES = ("/image", "/static/{name}", "/import/file")
 ARGUMENTS = {"/label": "?name=fork", "/row": "?id=img%2F000"}
 PAGES = [
     route.path + ARGUMENTS.get(route.path, "")
-    for router in application.PAGES
-    for route in router.routes
-    if route.path not in FILES and "GET" in route.methods
+    for module in application.PAGES
+    for route in module.router.routes
+    if not route.path.startswith(("/api/", *FILES)) and "GET" in route.methods
 ]

@@ -20,7 +20,7 @@ from starlette.testclient import TestClient
 
 import credibly as cr
 from credibly.app.pages import import_file as importing
-from credibly.app.pages.import_file import Suggestion, suggested
+from credibly.app.pages.import_file import suggested
 from credibly.app.server import create_app, import_worker
 from credibly.app.server import uploads as upload_store
 from credibly.app.server.uploads import UploadedFile, Uploads
@@ -396,20 +396,19 @@ def test_names_of_files_stay_inside(name):
 @pytest.mark.parametrize(
     ("names", "expected"),
     [
-        (["id", "s:a", "y:a"], Suggestion("id", "s:*", "y:*", "logits")),
-        (
-            ["Image_ID", "p_a", "p_b", "y_a", "y_b"],
-            Suggestion("Image_ID", "p_*", "y_*", "probabilities"),
-        ),
-        (["a_score", "a_true", "b_score", "b_true"], Suggestion("", "*_score", "*_true", "logits")),
-        (["a", "b", "gold a", "gold b"], Suggestion("", "*", "gold *", None)),
-        (["a", "b"], Suggestion()),
-        ([], Suggestion()),
-        (["true_a", "true_b"], Suggestion("", "", "true_*", None)),
+        (["id", "s:a", "y:a"], ["id", "s:*", "y:*", "logits"]),
+        (["Image_ID", "p_a", "p_b", "y_a", "y_b"], ["Image_ID", "p_*", "y_*", "probabilities"]),
+        (["a_score", "a_true", "b_score", "b_true"], ["", "*_score", "*_true", "logits"]),
+        (["a", "b", "gold a", "gold b"], ["", "*", "gold *", ""]),
+        (["a", "b"], ["", "", "", ""]),
+        ([], ["", "", "", ""]),
+        (["true_a", "true_b"], ["", "", "true_*", ""]),
     ],
 )
 def test_names_tell_which_columns_belong_together(names, expected):
-    assert suggested(names, tabular=True) == expected
+    fields = ("id_column", "value_columns", "truth_columns", "values")
+    told = suggested(names)
+    assert [told.get(field, "") for field in fields] == expected
 
 
 # In a browser -----------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from credibly.untrusted.images import ImageFolder
 
 Body = TypeVar("Body", bound=BaseModel)
 
-api = APIRouter(prefix="/api", tags=["api"])
+router = APIRouter()
 
 QueryText = Annotated[
     str,
@@ -101,7 +101,7 @@ def _file(request: Request, number: int, raw: bool) -> Served:
     return state_of(request).file(number, raw)
 
 
-@api.get("/health")
+@router.get("/api/health")
 async def health(request: Request) -> JsonObject:
     """Whether the server is up, and what it serves. Answered whatever else is worked on."""
     served = state_of(request)
@@ -119,14 +119,14 @@ async def health(request: Request) -> JsonObject:
     }
 
 
-@api.get("/ready")
+@router.get("/api/ready")
 async def ready(request: Request, response: Response) -> JsonObject:
     """Whether files are read and the model is warm: 200, else 503. Always answered."""
     response.status_code = 200 if request.app.state.ready else 503
     return {"ready": request.app.state.ready}
 
 
-@api.get("/labels", responses=FAILURES)
+@router.get("/api/labels")
 def labels(
     request: Request,
     file: FileNumber = 0,
@@ -139,7 +139,7 @@ def labels(
     return {"labels": [chosen.labels[each] for each in found[:limit]], "total": len(found)}
 
 
-@api.get("/search", responses=FAILURES)
+@router.get("/api/search")
 def search(
     request: Request, q: QueryText, file: FileNumber = 0, top: Top = 20, raw: Raw = False
 ) -> JsonObject:
@@ -148,7 +148,7 @@ def search(
     return answer.with_texts(state_of(request).texts).to_dict()
 
 
-@api.get("/together", responses=FAILURES)
+@router.get("/api/together")
 def together(request: Request, q: QueryText, file: FileNumber = 0, raw: Raw = False) -> JsonObject:
     """Given a query: which other labels are probable, and how many times as probable as usual."""
     chosen = _file(request, file, raw)
@@ -156,7 +156,7 @@ def together(request: Request, q: QueryText, file: FileNumber = 0, raw: Raw = Fa
     return {"together": plain([asdict(each) for each in listed])}
 
 
-@api.get("/sets", responses=FAILURES)
+@router.get("/api/sets")
 def sets(
     request: Request, average_size: Size, file: FileNumber = 0, raw: Raw = False
 ) -> JsonObject:
@@ -169,10 +169,10 @@ def sets(
 # predictions at once: parsed rows take many times the memory of their text.
 
 
-def _post(path: str, schema: JsonObject, media_type: str = "application/json") -> Any:
-    """Return the decorator of a request with a body."""
+def with_body(path: str, schema: JsonObject, media_type: str = "application/json") -> Any:
+    """Return the decorator of a POST with a body of this schema."""
     body = {"required": True, "content": {media_type: {"schema": schema}}}
-    return api.post(path, responses=FAILURES, openapi_extra={"requestBody": body})
+    return router.post(path, openapi_extra={"requestBody": body})
 
 
 async def _in_turn(
@@ -184,7 +184,7 @@ async def _in_turn(
     return await model.in_turn(lambda: work(model, body))
 
 
-@_post("/predict", FeatureRows.model_json_schema())
+@with_body("/api/predict", FeatureRows.model_json_schema())
 async def predict(request: Request) -> JsonObject:
     """Probabilities and a label set for each row of features."""
 
@@ -204,7 +204,7 @@ async def predict(request: Request) -> JsonObject:
     return await _in_turn(request, work)
 
 
-@_post("/scores", Scores.model_json_schema())
+@with_body("/api/scores", Scores.model_json_schema())
 async def scores(request: Request) -> JsonObject:
     """Calibrated probabilities and a label set for each row of scores, by the run or the map."""
     body = await request.body()
@@ -219,7 +219,7 @@ async def scores(request: Request) -> JsonObject:
     return await to_thread.run_sync(work)
 
 
-@_post("/predict/text", Texts.model_json_schema())
+@with_body("/api/predict/text", Texts.model_json_schema())
 async def predict_text(request: Request) -> JsonObject:
     """Probabilities and a label set for each text."""
 
@@ -232,7 +232,7 @@ async def predict_text(request: Request) -> JsonObject:
     return await _in_turn(request, work)
 
 
-@_post("/predict/image", {"type": "string", "format": "binary"}, "application/octet-stream")
+@with_body("/api/predict/image", {"type": "string", "format": "binary"}, "application/octet-stream")
 async def predict_image(request: Request, average_size: Size | None = None) -> JsonObject:
     """Probabilities and a label set for one image: the request's body is the image file."""
 
@@ -298,8 +298,6 @@ def _decision(
 
     return fitted
 
-
-router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
 FOREVER = {"cache-control": "max-age=31536000, immutable"}
 HOUR = {"cache-control": "private, max-age=3600"}

@@ -18,7 +18,6 @@ from pydantic import Field
 
 from credibly import metrics
 from credibly.app.charts import Line, line_chart, reliability_lines, small_reliability, swatch
-from credibly.app.pages.api import FAILURES
 from credibly.app.rendering import plain
 from credibly.app.server.background import NotReady, Pending
 from credibly.app.server.responses import page, state_of, table_response
@@ -259,8 +258,7 @@ def _measure(rows: Predictions) -> Measured:
     return Measured(draws, atlas, verdict(rows, atlas), metrics.reliability(p, truth))
 
 
-router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
-api = APIRouter(prefix="/api", tags=["api"])
+router = APIRouter()
 
 WAIT = 4.0
 """Seconds that a page waits for numbers; then it shows those that are there."""
@@ -489,7 +487,7 @@ def _answers(
         return [], str(error)
 
 
-@api.get("/runs", responses=FAILURES)
+@router.get("/api/runs")
 def runs(request: Request) -> Response:
     """All runs and files: epochs from their logs, and numbers on shared rows with intervals.
 
@@ -520,7 +518,7 @@ def runs(request: Request) -> Response:
     return JSONResponse(document, headers={"etag": tag})
 
 
-@api.get("/compare/labels", responses=FAILURES)
+@router.get("/api/compare/labels")
 def compared_labels(request: Request, asked: Annotated[PairTable, Query()]) -> Response:
     """Every label in two files, the largest difference first; as JSON or CSV."""
     state = state_of(request)

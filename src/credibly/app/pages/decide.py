@@ -11,7 +11,6 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from credibly.app.charts import cost_chart, threshold_chart
-from credibly.app.pages.api import FAILURES
 from credibly.app.server.responses import page, state_of
 from credibly.app.statistics.decisions import CostCurve, Outcome, cost_curve, size_bars
 from credibly.app.store.address import (
@@ -94,8 +93,7 @@ def thresholds_file(chosen: ServedPredictions, rule: Rule) -> JsonObject:
     }
 
 
-router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
-api = APIRouter(prefix="/api", tags=["api"])
+router = APIRouter()
 
 
 @router.get("/decide")
@@ -183,7 +181,7 @@ def _filled(asked: DecideQuery, chosen: ServedPredictions) -> DecideQuery:
     return asked.model_copy(update={**none, **usual, "by": by})
 
 
-@api.get("/thresholds", responses=FAILURES)
+@router.get("/api/thresholds")
 def thresholds(request: Request, asked: Annotated[FileQuery, Query()]) -> Response:
     """The rule of the address as a document: from which probability each label is selected."""
     store = state_of(request).store

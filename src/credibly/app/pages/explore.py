@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qsl
 
@@ -11,7 +12,6 @@ from anyio import to_thread
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
-from credibly.app.pages.api import FAILURES
 from credibly.app.server.responses import page, state_of, table_response
 from credibly.app.store.address import (
     ENTRY_KINDS,
@@ -30,8 +30,7 @@ from credibly.retrieve import parse
 from credibly.retrieve.answer import Answer
 from credibly.types import JsonObject
 
-router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
-api = APIRouter(prefix="/api", tags=["api"])
+router = APIRouter()
 
 RAIL = 30
 """Labels beside the rows; the search box finds the others."""
@@ -206,17 +205,17 @@ class ListQuery(EntryQuery):
     format: Literal["json", "csv"] = "json"
 
 
-@api.get("/entries", responses=FAILURES)
+@router.get("/api/entries")
 def entries(request: Request, asked: Annotated[ListQuery, Query()]) -> Response:
     """Entries of a view, by kind of error and facets, at most 10,000; as JSON or CSV."""
     store = state_of(request).store
     view = EntryQuery.model_validate(asked.model_dump(exclude={"format"}))
-    listed = [each.to_dict() for each in store.entries(view, 0, MOST_ENTRIES)]
+    listed = [vars(each) for each in store.entries(view, 0, MOST_ENTRIES)]
     total = store.found(view).total
     return table_response(asked.format, "entries", COLUMNS, listed, total=total)
 
 
-@api.get("/row", responses=FAILURES)
+@router.get("/api/row")
 def row(request: Request, asked: Annotated[RowQuery, Query()]) -> JsonObject:
     """One row: every label with its probability, truth and threshold; rows like it."""
     state = state_of(request)
@@ -230,27 +229,31 @@ def row(request: Request, asked: Annotated[RowQuery, Query()]) -> JsonObject:
     }
 
 
-@api.post("/export", responses=FAILURES, include_in_schema=False)
+@router.post("/api/export", include_in_schema=False)
 async def export(request: Request, asked: Annotated[FileQuery, Query()]) -> Response:
     """Chosen entries as a table; the body is a form with one field ``entry`` per entry."""
     body = await request.body()
     chosen, kind = _form(body)
     store = state_of(request).store
     rows = await to_thread.run_sync(lambda: [store.entry(asked, *each) for each in chosen])
-    return table_response(kind, "entries", COLUMNS, [each.to_dict() for each in rows])
+    return table_response(kind, "entries", COLUMNS, [vars(each) for each in rows])
+
+
+def entry_pairs(texts: Sequence[str]) -> list[tuple[str, str]]:
+    """Return ids and labels from JSON."""
+    try:
+        return [(str(id), str(label)) for id, label in map(json.loads, texts)]
+    except (ValueError, TypeError, RecursionError) as error:
+        raise InputError("`entry` must be a JSON list of an id and a label.") from error
 
 
 def _form(body: bytes) -> tuple[list[tuple[str, str]], str]:
     """Return the (id, label) pairs of a form and the format that it asks for."""
     try:
         fields = parse_qsl(body.decode("utf-8"), max_num_fields=MOST_ENTRIES + 10)
-        pairs = [json.loads(value) for name, value in fields if name == "entry"]
-        chosen = [(str(id), str(label)) for id, label in pairs]
-    except (ValueError, TypeError, RecursionError) as error:
-        raise InputError(
-            "the body must be a form whose fields `entry` are JSON lists of an id and a label, at "
-            f"most {MOST_ENTRIES:,}."
-        ) from error
+    except ValueError as error:
+        raise InputError(f"the body must be a form of at most {MOST_ENTRIES:,} entries.") from error
+    chosen = entry_pairs([value for name, value in fields if name == "entry"])
     if not chosen:
         raise InputError("nothing is selected. Tick the box of an entry first.")
     return chosen, "csv" if dict(fields).get("format") == "csv" else "json"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import json
 import re
 import shlex
@@ -19,21 +17,21 @@ from urllib.parse import quote, urlencode
 from anyio import to_thread
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError
 
 from credibly.app.charts import reliability_lines, swatch
 from credibly.app.server import import_worker
 from credibly.app.server.guard import BODY_LIMIT
 from credibly.app.server.import_worker import MOST_VALUES
-from credibly.app.server.responses import page, state_of
-from credibly.app.server.uploads import KEPT_SECONDS, Form, Upload, Uploads, read_form
-from credibly.app.store.address import read_query
+from credibly.app.server.responses import csv_text, page, state_of
+from credibly.app.server.uploads import KEPT_SECONDS, Form, Upload, Uploads, form_of
+from credibly.app.store.address import Address, read_query
 from credibly.app.store.files import ServedPredictions
 from credibly.checks import InputError
 from credibly.child_processes import Worker
-from credibly.files import spreadsheet_cell
 from credibly.names import LOSSES, METHODS, check_loss
-from credibly.predictions.foreign_files import FilePreview
+from credibly.predictions import Predictions
+from credibly.predictions.foreign_files import FilePreview, id_name
 from credibly.types import JsonObject
 
 AS_IT_IS = "none"
@@ -47,14 +45,15 @@ MOST_RESULTS = 3
 """Results of one file that are kept."""
 
 TRUTH_WORDS = {"y", "true", "truth", "target", "targets", "label", "gold", "gt", "actual", "is"}
-LOGIT_WORDS = {"s", "score", "scores", "logit", "logits", "margin"}
-PROBABILITY_WORDS = {"p", "prob", "proba", "probability", "probabilities"}
+VALUE_WORDS = {
+    **dict.fromkeys(("s", "score", "scores", "logit", "logits", "margin"), "logits"),
+    **dict.fromkeys(("p", "prob", "proba", "probability", "probabilities"), "probabilities"),
+}
+"""What names of columns and arrays mean."""
 
 
-class ImportQuery(BaseModel):
+class ImportQuery(Address):
     """What is declared about a file: the flags of ``credibly calibrate``."""
-
-    model_config = ConfigDict(frozen=True)
 
     token: str = Field("", max_length=100)
     show: bool = False
@@ -68,12 +67,6 @@ class ImportQuery(BaseModel):
     suffix: str = Field("", max_length=50)
     coding: Literal["signed", "unknown"] | None = None
     certain: bool = False
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_empty(cls, values: Any) -> Any:
-        """Return the fields of a form that were filled in."""
-        return {name: value for name, value in values.items() if value != ""}
 
     @property
     def layout(self) -> JsonObject:
@@ -109,16 +102,6 @@ class ImportQuery(BaseModel):
             if getattr(self, name):
                 signs[f"'{getattr(self, name)}'"] = name
         return next((name for sign, name in signs.items() if sign in problem), "")
-
-
-@dataclass(frozen=True)
-class Suggestion:
-    """What the names in a file tell about it; empty where they tell nothing."""
-
-    id_column: str = ""
-    value_columns: str = ""
-    truth_columns: str = ""
-    values: Literal["logits", "probabilities"] | None = None
 
 
 @dataclass(frozen=True)
@@ -189,38 +172,27 @@ def _work(job: JsonObject, upload: Upload) -> JsonObject:
     raise InputError(re.sub(r"'y:([^']*)'", r"the truth of '\1'", message))
 
 
-def suggested(names: Sequence[str], *, tabular: bool, kinds: Sequence[str] = ()) -> Suggestion:
-    """Return what names tell: ids, and columns of values and truth that belong together.
+def suggested(names: Sequence[str], *, kinds: Sequence[str] = ()) -> dict[str, str]:
+    """Return what the names of columns tell, by field of the form.
 
     Example:
-        >>> suggested(["image_id", "prob_cat", "prob_dog", "true_cat", "true_dog"], tabular=True)
-        Suggestion(id_column='image_id', value_columns='prob_*', truth_columns='true_*', \
-values='probabilities')
+        >>> suggested(["image_id", "prob_cat", "prob_dog", "true_cat", "true_dog"])
+        {'id_column': 'image_id', 'truth_columns': 'true_*', 'value_columns': 'prob_*', \
+'values': 'probabilities'}
     """
-    if not tabular:
-        return _suggested_arrays(names)
-    small = {name.lower(): name for name in reversed(names)}
-    ids = ("id", "ids", "image_id", "imageid", "row_id", "filename", "file_name", "image_name")
-    ids += ("image", "file", "path", "name", "key", "uuid", "document", "doc_id")
-    id_column = next((small[name] for name in ids if name in small), "") or _first_text(
-        names, kinds
-    )
+    is_text = any("str" in kind.lower() for kind in kinds[:1])
+    id_column = id_name(names, None, "") or (names[0] if is_text else "")
     others = [name for name in names if name not in (id_column, "split")]
     groups = _groups(others)
-    truth = next((pattern for pattern in groups if _words(pattern) & TRUTH_WORDS), "")
-    if not truth:
-        return Suggestion(id_column)
-    alike = [p for p in groups if p != truth and groups[p] == groups[truth]]
-    values = next((p for p in alike if _words(p) & (LOGIT_WORDS | PROBABILITY_WORDS)), "")
-    values = values or next(iter(alike), "")
-    if not values and groups[truth] <= set(others):
+    words = {pattern: pattern.strip("*:_.- /").lower() for pattern in groups}
+    truth = next((pattern for pattern in groups if words[pattern] in TRUTH_WORDS), "")
+    alike = [p for p in groups if p != truth and groups[p] == groups.get(truth)]
+    values = next((p for p in alike if words[p] in VALUE_WORDS), next(iter(alike), ""))
+    if truth and not values and groups[truth] <= set(others):
         values = "*"  # plain names beside those of the truth
-    return Suggestion(id_column, values, truth, _meaning(values))
-
-
-def _first_text(names: Sequence[str], kinds: Sequence[str]) -> str:
-    """Return the first column if it holds texts: those are names of the rows."""
-    return names[0] if names and kinds and "str" in kinds[0].lower() else ""
+    found = {"id_column": id_column, "truth_columns": truth, "value_columns": values}
+    found["values"] = VALUE_WORDS.get(words.get(values, ""), "")
+    return {field: value for field, value in found.items() if value}
 
 
 def _groups(names: Sequence[str]) -> dict[str, set[str]]:
@@ -236,25 +208,14 @@ def _groups(names: Sequence[str]) -> dict[str, set[str]]:
     return found
 
 
-def _words(pattern: str) -> set[str]:
-    return {pattern.strip("*:_.- /").lower()}
-
-
-def _meaning(pattern: str) -> Literal["logits", "probabilities"] | None:
-    if _words(pattern) & LOGIT_WORDS:
-        return "logits"
-    return "probabilities" if _words(pattern) & PROBABILITY_WORDS else None
-
-
-def _suggested_arrays(names: Sequence[str]) -> Suggestion:
-    known = ("scores", "probabilities", "targets", "labels", "ids", "split", "")
-    values = next((n for n in names if _words(n) & (LOGIT_WORDS | PROBABILITY_WORDS)), "")
-    truth = next((name for name in names if _words(name) & TRUTH_WORDS), "")
-    return Suggestion(
-        value_columns="" if values in known else values,
-        truth_columns="" if truth in known else truth,
-        values=_meaning(values),
-    )
+def suggested_arrays(names: Sequence[str]) -> dict[str, str]:
+    """Return what the names of arrays tell; the usual names need no word."""
+    values = next((name for name in names if name.lower() in VALUE_WORDS), "")
+    truth = next((name for name in names if name.lower() in TRUTH_WORDS), "")
+    found = {"value_columns": values, "truth_columns": truth}
+    known = ("scores", "probabilities", "targets", "labels")
+    told = {field: name for field, name in found.items() if name and name not in known}
+    return told | ({"values": VALUE_WORDS[values.lower()]} if values else {})
 
 
 def command(upload: Upload, asked: ImportQuery) -> str:
@@ -277,7 +238,7 @@ def command(upload: Upload, asked: ImportQuery) -> str:
     return shlex.join([*words, "--save", "map.json"])
 
 
-router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
+router = APIRouter()
 
 SHOWN_COLUMNS = 12
 STAGE_COLUMNS = {"NLL": "down", "ACE": "down", "ECE": "down", "Brier": "down", "mAP@y": "up"}
@@ -323,11 +284,10 @@ async def import_page(request: Request) -> HTMLResponse:
 @router.post("/import")
 async def upload_file(request: Request) -> Response:
     """Keep the files of a form for a while; a form without files says what to do with one."""
-    body = await request.body()
-    kind = request.headers.get("content-type", "")
     uploads: Uploads = state_of(request).uploads
     try:
-        upload = await to_thread.run_sync(lambda: _kept(uploads, read_form(kind, body)))
+        form = await form_of(request)
+        upload = await to_thread.run_sync(_kept, uploads, form)
     except InputError as error:
         return _page(request, NOTHING, problems={"": str(error)})
     if upload is None:
@@ -359,11 +319,9 @@ def _kept(uploads: Uploads, form: Form) -> Upload | None:
 @router.post("/import/open")
 async def open_result(request: Request) -> Response:
     """Add what was imported to the served files, so that every page shows it."""
-    body = await request.body()
-    kind = request.headers.get("content-type", "")
     state = state_of(request)
     try:
-        form = await to_thread.run_sync(lambda: read_form(kind, body))
+        form = await form_of(request)
         asked = ImportQuery.model_validate(form.fields)
         upload = state.uploads.find(asked.token)
         found = await state.uploads.turns.run(lambda: read_preview(upload), WAIT_SECONDS)
@@ -408,23 +366,16 @@ def _attached(name: str) -> dict[str, str]:
 
 
 def _as_csv(result: Calibrated) -> str:
-    """Return ids and calibrated probabilities; no cell is run as a formula by a spreadsheet."""
-    from credibly.predictions import Predictions
-
+    """Return ids and calibrated probabilities."""
     rows = Predictions.read(result.folder / "predictions.parquet")
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(["id", *(spreadsheet_cell(label) for label in rows.labels)])
-    for id, probabilities in zip(rows.ids, rows.probabilities.tolist(), strict=True):
-        cells = (f"{probability:.7g}" for probability in probabilities)
-        writer.writerow([spreadsheet_cell(str(id)), *cells])
-    return buffer.getvalue()
+    cells = zip(rows.ids, rows.probabilities.tolist(), strict=True)
+    return csv_text([["id", *rows.labels], *([id, *row] for id, row in cells)])
 
 
 def _with_suggestion(asked: ImportQuery, found: FilePreview) -> ImportQuery:
-    hint = suggested(found.names, tabular=found.tabular, kinds=found.kinds)
-    changes = {name: value for name, value in vars(hint).items() if value}
-    return asked.model_copy(update=changes)
+    tabular = found.tabular
+    told = suggested(found.names, kinds=found.kinds) if tabular else suggested_arrays(found.names)
+    return asked.model_copy(update=told)
 
 
 def _page(
@@ -436,13 +387,6 @@ def _page(
     problems: Mapping[str, str] = MappingProxyType({}),
 ) -> HTMLResponse:
     """Return the page; a problem that belongs to no field is called ``""``."""
-    address = urlencode(
-        {
-            name: value
-            for name, value in asked.model_dump().items()
-            if value not in (None, "", False)
-        }
-    )
     return page(
         request,
         "import.html",
@@ -457,7 +401,7 @@ def _page(
         swatch=swatch,
         columns=STAGE_COLUMNS,
         command="" if upload is None or result is None else command(upload, asked),
-        downloads="/import/file?" + address,
+        downloads="/import/file?" + asked.parameters(),
         losses=sorted(LOSSES),
         methods=METHODS,
         problems=problems,

@@ -12,7 +12,6 @@ from markupsafe import Markup
 from pydantic import Field
 
 from credibly.app.charts import heat_map, reliability_chart, small_reliability, threshold_chart
-from credibly.app.pages.api import FAILURES
 from credibly.app.rendering import plain
 from credibly.app.server.responses import both_labels, page, state_of, table_response, wanted
 from credibly.app.statistics.labels import AtlasRow, Pairs, label_pairs, label_sentence
@@ -23,8 +22,7 @@ from credibly.metrics.calibration import ReliabilityDiagram
 from credibly.retrieve import parse
 from credibly.types import JsonObject
 
-router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
-api = APIRouter(prefix="/api", tags=["api"])
+router = APIRouter()
 
 PER_PAGE = 100
 PAIRED = 14
@@ -59,7 +57,7 @@ def labels_page(request: Request, asked: Annotated[LabelOrder, Query()]) -> HTML
     )
 
 
-@api.get("/atlas", responses=FAILURES)
+@router.get("/api/atlas")
 def atlas(request: Request, asked: Annotated[LabelTable, Query()]) -> Response:
     """Every label with its rate, average precision, calibration gap and noise; JSON or CSV."""
     chosen = state_of(request).file(asked.file, asked.raw)
@@ -149,7 +147,7 @@ def _diagram(found: ReliabilityDiagram | None, label: str) -> Markup:
     return reliability_chart(found, alt)
 
 
-@api.get("/label", responses=FAILURES)
+@router.get("/api/label")
 def label(request: Request, asked: Annotated[LabelQuery, Query()]) -> JsonObject:
     """Statistics of one label, its reliability diagram, and rows that are right and wrong."""
     report = state_of(request).file(asked.file, asked.raw).label_report(asked.name)

@@ -9,10 +9,9 @@ from urllib.parse import urlencode
 
 import numpy as np
 from fastapi import APIRouter, Query, Request
-from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi.responses import RedirectResponse, Response
 
 from credibly.app.charts import overview_charts, small_reliability
-from credibly.app.pages.api import FAILURES
 from credibly.app.pages.explore import explore_page
 from credibly.app.rendering import plain
 from credibly.app.server.responses import both_labels, page, state_of
@@ -21,8 +20,7 @@ from credibly.app.store.address import EntryQuery, FileQuery
 from credibly.app.store.store import Entry
 from credibly.types import JsonObject
 
-router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
-api = APIRouter(prefix="/api", tags=["api"])
+router = APIRouter()
 
 MOST_CELLS = 5_000_000
 """Probabilities up to which the least certain labels are looked for, where there is no truth."""
@@ -69,7 +67,7 @@ def _address(path: str, asked: FileQuery) -> str:
     return f"{path}{'&' if '?' in path else '?'}{kept}" if asked.file or asked.raw else path
 
 
-@api.get("/overview", responses=FAILURES)
+@router.get("/api/overview")
 def overview(request: Request, asked: Annotated[FileQuery, Query()]) -> JsonObject:
     """The verdict, its grade, the labels to fix first, and what to do next."""
     look = state_of(request).file(asked.file, asked.raw).first_look

@@ -16,7 +16,8 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from pydantic import BaseModel, Field
 
-from credibly.app.pages.api import FAILURES, parsed_body, require_json
+from credibly.app.pages.api import parsed_body, require_json, with_body
+from credibly.app.pages.explore import entry_pairs
 from credibly.app.server.responses import page, state_of, table_response
 from credibly.app.statistics.comparisons import COLUMNS, Cell, comparison
 from credibly.app.statistics.labels import LabelSummary, summarize_columns
@@ -205,8 +206,7 @@ def _label_effect(chosen: ServedPredictions, label: str, reviews: list[Review]) 
     return LabelEffect(len(reviews), int((before != after).sum()), first, second)
 
 
-router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
-api = APIRouter(prefix="/api", tags=["api"])
+router = APIRouter()
 
 LOG_COLUMNS = ("id", "label", "value", "who", "when")
 
@@ -266,7 +266,7 @@ def review_page(request: Request) -> HTMLResponse:
     queue = reviewing.queue(asked, asked.top)
     shown = queue.left
     if asked.entry:
-        shown = [reviewing.store.entry(asked, *pair) for pair in _pairs(asked.entry)]
+        shown = [reviewing.store.entry(asked, *pair) for pair in entry_pairs(asked.entry)]
     return page(
         request,
         "review.html",
@@ -278,13 +278,6 @@ def review_page(request: Request) -> HTMLResponse:
         shown=shown,
         predictions=chosen,
     )
-
-
-def _pairs(texts: Sequence[str]) -> list[tuple[str, str]]:
-    try:
-        return [(str(id), str(label)) for id, label in map(json.loads, texts)]
-    except (ValueError, TypeError, RecursionError) as error:
-        raise InputError("`entry` must be a JSON list of an id and a label.") from error
 
 
 @router.post("/review")
@@ -316,16 +309,7 @@ def effect_page(request: Request, asked: Annotated[FileQuery, Query()]) -> HTMLR
     )
 
 
-@api.post(
-    "/reviews",
-    responses=FAILURES,
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {"application/json": {"schema": Decisions.model_json_schema()}},
-        }
-    },
-)
+@with_body("/api/reviews", Decisions.model_json_schema())
 async def save_reviews(request: Request, asked: Annotated[FileQuery, Query()]) -> JsonObject:
     """Write decisions about entries to the log; they are on the disk when this answers."""
     body = await request.body()
@@ -337,14 +321,14 @@ async def save_reviews(request: Request, asked: Annotated[FileQuery, Query()]) -
     return {"saved": len(chosen), "decided": total}
 
 
-@api.get("/reviews", responses=FAILURES)
+@router.get("/api/reviews")
 def reviews(request: Request, asked: Annotated[LogQuery, Query()]) -> Response:
     """The last decision about each entry, as JSON or CSV."""
     rows = [each.to_dict() for each in _reviewing(request).decided().values()]
     return table_response(asked.format, "reviews", LOG_COLUMNS, rows)
 
 
-@api.get("/queue/label-studio", responses=FAILURES)
+@router.get("/api/queue/label-studio")
 def label_studio_tasks(request: Request, asked: Annotated[EntryQuery, Query()]) -> Response:
     """The undecided entries as tasks of Label Studio, one task per row, at most 1,000 entries."""
     from credibly.review import label_studio

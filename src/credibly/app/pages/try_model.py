@@ -18,7 +18,7 @@ from pydantic import Field
 
 from credibly.app.server.guard import BODY_LIMIT, HEADERS
 from credibly.app.server.responses import page, state_of
-from credibly.app.server.uploads import Form, UploadedFile, read_form
+from credibly.app.server.uploads import Form, UploadedFile, form_of
 from credibly.app.statistics.labels import ObservedShare, observed_share
 from credibly.app.store.address import FileQuery, Rule
 from credibly.app.store.files import ServedPredictions
@@ -193,7 +193,7 @@ def _similar(file: ServedPredictions, probabilities: Array) -> list[KnownRow]:
     return found
 
 
-router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
+router = APIRouter()
 
 SHORT = 2000
 """Characters of what was typed that go into the address, so that it can be kept as a link."""
@@ -238,11 +238,9 @@ async def try_page(request: Request, asked: Annotated[TryQuery, Query()]) -> HTM
 @router.post("/try")
 async def try_form(request: Request, asked: Annotated[FileQuery, Query()]) -> Response:
     """Predict what a form holds; what is short and was typed goes into the address."""
-    body = await request.body()
-    kind = request.headers.get("content-type", "")
     where = TryQuery.model_validate(asked.model_dump())
     try:
-        form = await to_thread.run_sync(lambda: read_form(kind, body))
+        form = await form_of(request)
     except InputError as error:
         return _page(request, where, {}, problems={"": str(error)})
     typed = {n: value for n, value in form.fields.items() if n in where.fields and value.strip()}

@@ -17,6 +17,7 @@ from anyio import create_task_group, sleep, to_thread
 from anyio.to_thread import current_default_thread_limiter
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -56,26 +57,7 @@ from credibly.review import ReviewLog
 from credibly.untrusted.images import ImageFolder
 from credibly.workflows.rows import holds_top_labels
 
-APIS = (
-    api.api,
-    overview.api,
-    explore.api,
-    review.api,
-    decide.api,
-    labels.api,
-    compare.api,
-)
-PAGES = (
-    overview.router,
-    explore.router,
-    labels.router,
-    decide.router,
-    review.router,
-    compare.router,
-    try_model.router,
-    import_file.router,
-    api.router,
-)
+PAGES = (overview, explore, labels, decide, review, compare, try_model, import_file, api)
 LOCAL = ("127.0.0.1", "localhost", "::1")
 # Requests worked on at once; others wait their turn. The work is computation, so more threads than
 # this would not be faster, and each takes memory of its own that it does not give back.
@@ -317,9 +299,12 @@ def _app(served: AppState, hosts: Sequence[str], first_page: str, root_path: str
     )
     app.state.served, app.state.ready, app.state.root_path = served, False, root_path
     app.add_middleware(Current)
-    for router in (*APIS, *PAGES):
-        if router is not import_file.router or served.workers == 1:
-            app.include_router(router)
+    for module in PAGES:
+        if module is not import_file or served.workers == 1:
+            app.include_router(module.router, responses=api.FAILURES)
+    for route in app.routes:
+        if isinstance(route, APIRoute) and not route.path.startswith("/api/"):
+            route.include_in_schema = False
     kinds = (InputError, Busy, NotSaved, NotReady, OSError, RequestValidationError, HTTPException)
     for kind in kinds:
         app.add_exception_handler(kind, _failed)

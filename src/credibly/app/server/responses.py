@@ -6,7 +6,7 @@ import csv
 import io
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -78,19 +78,16 @@ def both_labels(first: str, second: str, *, file: int = 0, raw: bool = False) ->
     return "/explore?" + urlencode(asked)
 
 
-def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
+def csv_text(rows: Iterable[Sequence[object]]) -> str:
     """Return rows as CSV; no cell is run as a formula by a spreadsheet.
 
     Example:
-        >>> print(csv_text(["id", "p"], [{"id": "=1+1", "p": 0.25}]).strip())
+        >>> print(csv_text([["id", "p"], ["=1+1", 0.25]]).strip())
         id,p
         '=1+1,0.25
     """
     buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(columns)
-    for row in rows:
-        writer.writerow([_cell(row.get(name)) for name in columns])
+    csv.writer(buffer, lineterminator="\n").writerows(map(_cell, row) for row in rows)
     return buffer.getvalue()
 
 
@@ -98,7 +95,7 @@ def _cell(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, float):
-        return f"{value:.6g}"
+        return f"{value:.7g}"
     return spreadsheet_cell(str(value))
 
 
@@ -109,5 +106,6 @@ def table_response(
     rows = plain(rows)
     if kind == "csv":
         headers = {"content-disposition": f'attachment; filename="{name}.csv"'}
-        return Response(csv_text(columns, rows), media_type="text/csv", headers=headers)
+        cells = ([row.get(each) for each in columns] for row in rows)
+        return Response(csv_text([columns, *cells]), media_type="text/csv", headers=headers)
     return JSONResponse({**about, name: rows})

@@ -13,6 +13,8 @@ from pathlib import Path
 from threading import Lock
 from urllib.parse import parse_qsl
 
+from anyio import to_thread
+from fastapi import Request
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import Field, File, FormParser, parse_options_header
 
@@ -43,6 +45,13 @@ class Form:
 
     fields: dict[str, str]
     files: dict[str, UploadedFile]
+
+
+async def form_of(request: Request) -> Form:
+    """Return the fields and files of a request, read in a thread."""
+    body = await request.body()
+    kind = request.headers.get("content-type", "")
+    return await to_thread.run_sync(read_form, kind, body)
 
 
 def read_form(content_type: str, body: bytes) -> Form:

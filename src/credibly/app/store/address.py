@@ -48,10 +48,26 @@ ENTRY_KINDS: dict[EntryKind, tuple[str, str]] = {
 """What is shown of rows and labels: the name of the view, and what holds for its labels."""
 
 
-class FileQuery(BaseModel):
-    """Which file, before or after calibration, and the rule that makes label sets."""
+class Address(BaseModel):
+    """The fields of a form as an address holds them."""
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_empty(cls, values: dict[str, object]) -> dict[str, object]:
+        """Return the fields of a form that were filled in."""
+        return {name: value for name, value in values.items() if value != ""}
+
+    def parameters(self, **changes: object) -> str:
+        """Return the fields as the query of an address, without what is usual."""
+        values = {**self.model_dump(exclude_defaults=True), **changes}
+        kept = {name: value for name, value in values.items() if value is not None}
+        return urlencode({name: _text(value) for name, value in kept.items()})
+
+
+class FileQuery(Address):
+    """Which file, before or after calibration, and the rule that makes label sets."""
 
     file: int = Field(0, ge=0, le=99)
     raw: bool = False
@@ -61,19 +77,6 @@ class FileQuery(BaseModel):
     miss: float | None = Field(None, gt=0, le=1e9)
     false_alarm: float = Field(1.0, gt=0, le=1e9)
     review: float | None = Field(None, gt=0, le=1e9)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_empty(cls, values: Any) -> Any:
-        """Return the fields of a form that were filled in."""
-        return {name: value for name, value in values.items() if value != ""}
-
-    def parameters(self, **changes: object) -> str:
-        """Return the view as the query of an address, without what is usual."""
-        values = {**self.model_dump(exclude_defaults=True), **changes}
-        kept = {name: value for name, value in values.items() if value is not None}
-        plain = {name: _text(value) for name, value in kept.items()}
-        return urlencode(plain)
 
 
 class EntryQuery(FileQuery):
@@ -88,8 +91,6 @@ class EntryQuery(FileQuery):
     kind: EntryKind = "rows"
     low: float = Field(0.0, ge=0, le=1)
     high: float = Field(1.0, ge=0, le=1)
-    labels_min: int = Field(0, ge=0, le=1_000_000)
-    labels_max: int | None = Field(None, ge=0, le=1_000_000)
     truth: Literal["any", "known", "unknown"] = "any"
     top: int = Field(24, ge=1, le=200)
     start: int = Field(0, ge=0, le=MOST_ENTRIES)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from threading import Lock
 from typing import cast
@@ -17,7 +17,7 @@ from credibly.checks import InputError
 from credibly.retrieve import Index, parse
 from credibly.retrieve.index import within
 from credibly.review.noise_model import NoiseModel, log_odds
-from credibly.types import Array, JsonObject
+from credibly.types import Array
 
 VIEWS = 32  # views remembered, each at most 160 kB
 MOST_BYTES = 2 * 2**30  # of files in memory, as far as there are more than two
@@ -43,10 +43,6 @@ class Entry:
     truth: int | None
     threshold: float
     other: float | None = None
-
-    def to_dict(self) -> JsonObject:
-        """Return plain values, in the order of the columns of a table."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -245,10 +241,9 @@ def find_entries(
     ``noise`` says which labels are probably wrong; it is needed for these alone.
     """
     columns, unwanted = _columns_asked(index, asked)
-    rows = _rows_asked(index, asked)
+    rows = np.ones(len(index), dtype=bool)
     for column in unwanted:
-        without = index.column_block(column, column + 1)[0][0] < rule.accept_from
-        rows = without if rows is None else rows & without
+        rows &= index.column_block(column, column + 1)[0][0] < rule.accept_from
     step = max(1, BLOCK_CELLS // len(index))
     best = _Best(MOST_ENTRIES)
     for start, stop in columns:
@@ -260,9 +255,7 @@ def find_entries(
             mask &= within(p, (asked.low, asked.high))
             if asked.truth != "any":
                 mask &= _annotated(p, y, -1) == (asked.truth == "unknown")
-            if rows is not None:
-                mask &= rows
-            best.add(first, mask, key)
+            best.add(first, mask & rows, key)
     return EntryList(best.total, best.labels, best.places)
 
 
@@ -319,20 +312,6 @@ def _columns_asked(index: Index, asked: EntryQuery) -> tuple[list[tuple[int, int
     places = {name: place for place, name in enumerate(index.labels)}
     chosen = sorted({places[name] for name in wanted})
     return [(t, t + 1) for t in chosen] or whole, [places[name] for name in unwanted]
-
-
-def _rows_asked(index: Index, asked: EntryQuery) -> Array | None:
-    """Return which rows have the asked number of labels marked present; None for any number."""
-    if not asked.labels_min and asked.labels_max is None:
-        return None
-    count = np.zeros(len(index), dtype=np.int32)
-    step = max(1, BLOCK_CELLS // len(index))
-    for start in range(0, len(index.labels), step):
-        y = index.column_block(start, start + step)[1]
-        if y is not None:
-            count += (y == 1).sum(0, dtype=np.int32)
-    most = np.iinfo(np.int32).max if asked.labels_max is None else asked.labels_max
-    return (count >= asked.labels_min) & (count <= most)
 
 
 class _Best:
