@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from markupsafe import Markup
@@ -21,7 +21,7 @@ from credibly import __version__
 from credibly.app.charts import overview_charts, small_reliability
 from credibly.app.rendering import environment, stylesheet
 from credibly.app.statistics.comparisons import COLUMNS, best_sentence, comparison, names_of
-from credibly.app.statistics.labels import AtlasRow
+from credibly.app.statistics.labels import LabelSummary
 from credibly.app.statistics.overview import SMALL_MULTIPLES, FirstLook, first_look
 from credibly.app.statistics.top_k import top_first_look, top_summary
 from credibly.checks import InputError
@@ -29,6 +29,9 @@ from credibly.files import atomic_path
 from credibly.predictions import Dataset, Predictions
 from credibly.types import Array, JsonObject
 from credibly.untrusted.images import ImageFolder, decode_image
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 __all__ = ["render", "write"]
 
@@ -89,26 +92,22 @@ def write(
     if any(not dataset.every_label for dataset in datasets.values()):
         _refuse_for_top(datasets, texts, images)
         page = _top_page(datasets, sources, advance)
-        return _written(page, out)
-    methods, total_rows = {}, {}
-    for name, path in zip(called, paths, strict=True):
-        methods[name], total_rows[name] = _read(path, seed, partial)
-        advance(0.1 / len(called))
-    page = render(
-        methods,
-        resamples=resamples,
-        seed=seed,
-        total_rows=total_rows,
-        sources=sources,
-        texts=texts,
-        images=images,
-        examples=examples,
-        advance=lambda share: advance(0.9 * share),
-    )
-    return _written(page, out)
-
-
-def _written(page: str, out: str | os.PathLike[str]) -> Path:
+    else:
+        methods = {}
+        for name, dataset in datasets.items():
+            methods[name] = _read(dataset, seed)
+            advance(0.1 / len(called))
+        page = render(
+            methods,
+            resamples=resamples,
+            seed=seed,
+            total_rows={name: dataset.num_rows for name, dataset in datasets.items()},
+            sources=sources,
+            texts=texts,
+            images=images,
+            examples=examples,
+            advance=lambda share: advance(0.9 * share),
+        )
     with atomic_path(out) as beside:
         beside.write_text(page, encoding="utf-8")
     return Path(out)
@@ -124,11 +123,7 @@ def _refuse_for_top(datasets: Mapping[str, Dataset], texts: object, images: obje
                 "column per label, the other the most probable labels of each row. Write two "
                 "reports."
             )
-        if sorted(dataset.labels) != sorted(first[1].labels):
-            raise InputError(
-                f"a report compares predictions of the same labels; those of {first[0]!r} and "
-                f"{name!r} differ."
-            )
+    _check_labels({name: dataset.labels for name, dataset in datasets.items()})
     if texts is not None or images is not None:
         raise InputError(
             "texts and images need files with a column per label; "
@@ -136,13 +131,22 @@ def _refuse_for_top(datasets: Mapping[str, Dataset], texts: object, images: obje
         )
 
 
-def _read(path: str | os.PathLike[str], seed: int, partial: bool) -> tuple[Predictions, int]:
-    """Return the rows to report on, and how many there are in the file."""
-    scan = Predictions.scan(path, partial=partial)
+def _check_labels(labels: Mapping[str, Sequence[str]]) -> None:
+    first, *others = labels
+    for other in others:
+        if sorted(labels[other]) != sorted(labels[first]):
+            raise InputError(
+                f"a report compares predictions of the same labels; those of {first!r} and "
+                f"{other!r} differ. Use `Predictions.select` to keep the shared ones."
+            )
+
+
+def _read(scan: Dataset, seed: int) -> Predictions:
+    """Return the rows to report on."""
     if scan.num_rows <= MOST_ROWS:
-        return scan.read(), scan.num_rows
+        return scan.read()
     chosen = np.sort(np.random.default_rng(seed).choice(scan.num_rows, MOST_ROWS, replace=False))
-    return scan.read(rows=chosen), scan.num_rows
+    return scan.read(rows=chosen)
 
 
 def render(
@@ -182,13 +186,7 @@ def render(
     """
     if not methods:
         raise InputError("a report needs at least one predictions file; got none.")
-    first, *others = methods
-    for other in others:
-        if sorted(methods[other].labels) != sorted(methods[first].labels):
-            raise InputError(
-                f"a report compares predictions of the same labels; those of {first!r} and "
-                f"{other!r} differ. Use `Predictions.select` to keep the shared ones."
-            )
+    _check_labels({name: one.labels for name, one in methods.items()})
     total = {name: len(one) for name, one in methods.items()} | dict(total_rows or {})
     sources = sources or {}
     maker = ExampleMaker(examples, texts, None if images is None else ImageFolder(images))
@@ -196,7 +194,7 @@ def render(
     for name, one in methods.items():
         look = first_look(one, _shown(sources.get(name, Path(f"{name}.parquet"))))
         order = {label: place for place, label in enumerate(one.labels)}
-        labels = sorted(look.labels, key=lambda row: order[row.summary.label])
+        labels = sorted(look.labels, key=lambda row: order[row.label])
         judged[name] = Judged(look, labels, total[name], len(one), one.num_labels, one.metadata)
         advance(0.5 / len(methods))
     numbers = comparison(
@@ -231,7 +229,7 @@ class Judged:
     """
 
     look: FirstLook
-    labels: Sequence[AtlasRow]
+    labels: Sequence[LabelSummary]
     total: int
     measured: int
     num_labels: int
@@ -378,7 +376,6 @@ class ExampleMaker:
         self._texts = texts or {}
         self._images = images
         self._left = MOST_BYTES
-        self._made: dict[str, tuple[str, tuple[int, int]]] = {}
 
     @property
     def full(self) -> bool:
@@ -406,7 +403,7 @@ class ExampleMaker:
     ) -> Example | None:
         for kind, row, label in order:
             id = str(one.ids[row])
-            if row in seen or not (id in self._texts or self._has_image(id)):
+            if row in seen:
                 continue
             image, size = self._image(id)
             if not image and id not in self._texts:
@@ -417,9 +414,6 @@ class ExampleMaker:
             word = _kind(kind, probability)
             return Example(id, one.labels[label], word, probability, text, image, size)
         return None
-
-    def _has_image(self, id: str) -> bool:
-        return self._images is not None and self._left > 0 and self._images.find(id) is not None
 
     def _image(self, id: str) -> tuple[str, tuple[int, int]]:
         path = None if self._images is None else self._images.find(id)
@@ -475,10 +469,7 @@ def thumbnail(path: Path) -> tuple[str, tuple[int, int]]:
     return f"data:image/{kind.lower()};base64,{text}", plain.size
 
 
-def _coded(image: object, kind: str) -> bytes:
-    from PIL import Image
-
-    assert isinstance(image, Image.Image)
+def _coded(image: Image, kind: str) -> bytes:
     buffer = io.BytesIO()
     image.save(buffer, kind, **({"quality": 75} if kind == "JPEG" else {"optimize": True}))
     return buffer.getvalue()

@@ -32,7 +32,7 @@ from credibly.app.statistics.comparisons import (
     label_differences,
     paired_difference,
 )
-from credibly.app.statistics.labels import AtlasRow, label_atlas
+from credibly.app.statistics.labels import LabelSummary, label_atlas
 from credibly.app.statistics.overview import Verdict, verdict
 from credibly.app.store.address import FileQuery
 from credibly.app.store.runs import FIGURES, RunState
@@ -81,7 +81,7 @@ class Measured:
     """The numbers of one file on the shared rows."""
 
     draws: Draws
-    labels: list[AtlasRow]
+    labels: list[LabelSummary]
     verdict: Verdict
     diagram: ReliabilityDiagram
 
@@ -111,7 +111,7 @@ class ComparedFiles:
     def of_labels(self, number: int, column: SummaryColumn) -> Array:
         """Return a number of every label, as ``column`` measures it."""
         name = _OF_LABELS[column.name]
-        return np.array([vars(each.summary)[name] for each in self.measured[number].labels])
+        return np.array([vars(each)[name] for each in self.measured[number].labels])
 
 
 @dataclass(frozen=True)

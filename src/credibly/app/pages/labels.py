@@ -14,7 +14,7 @@ from pydantic import Field
 from credibly.app.charts import heat_map, reliability_chart, small_reliability, threshold_chart
 from credibly.app.rendering import plain
 from credibly.app.server.responses import both_labels, page, state_of, table_response, wanted
-from credibly.app.statistics.labels import AtlasRow, Pairs, label_pairs, label_sentence
+from credibly.app.statistics.labels import LabelSummary, Pairs, label_pairs, label_sentence
 from credibly.app.statistics.overview import label_lift
 from credibly.app.store.address import FileQuery, LabelOrder
 from credibly.app.store.files import ServedPredictions
@@ -65,15 +65,14 @@ def atlas(request: Request, asked: Annotated[LabelTable, Query()]) -> Response:
     return table_response(asked.format, "labels", COLUMNS, rows)
 
 
-def _table_row(row: AtlasRow) -> JsonObject:
-    one = row.summary
+def _table_row(row: LabelSummary) -> JsonObject:
     values = (
-        one.label,
-        None if one.present is None else one.rows,
-        one.present_share,
-        one.expected_share,
-        one.average_precision,
-        one.error,
+        row.label,
+        None if row.present is None else row.rows,
+        row.present_share,
+        row.expected_share,
+        row.average_precision,
+        row.error,
         row.noise,
         row.flag,
     )
@@ -105,8 +104,8 @@ def _heat_map(chosen: ServedPredictions, names: list[str], asked: LabelOrder) ->
 def _pairs(chosen: ServedPredictions, asked: LabelOrder) -> Pairs:
     """Return the most frequent of the labels asked for, against each other."""
     rows = chosen.atlas(asked.model_copy(update={"sort": None}))
-    rows = sorted(rows, key=lambda row: -(row.summary.present or 0))[:PAIRED]
-    names = [row.summary.label for row in rows]
+    rows = sorted(rows, key=lambda row: -(row.present or 0))[:PAIRED]
+    names = [row.label for row in rows]
     columns = [chosen.column_of(name) for name in names]
     p, y = chosen.known()
     assert y is not None, "only files with truth have real pairs"

@@ -8,7 +8,6 @@ fetch or an embedded image. It may link to it: a person who follows the link see
 from __future__ import annotations
 
 import asyncio
-import json
 import mmap
 import re
 import time
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from starlette.requests import ClientDisconnect
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
 from credibly.app.rendering import environment
@@ -109,9 +109,7 @@ class Guard:
         root, path = self.root_path, scope["path"]
         if root and (path == root or path.startswith(f"{root}/")):
             scope = {**scope, "path": path[len(root) :] or "/"}
-        answer = _GuardAnswer(
-            send, as_page=_is_page(scope), only_head=scope["method"] == "HEAD", root_path=root
-        )
+        answer = _GuardAnswer(scope, receive, send, root)
         if scope["method"] == "HEAD":  # answered as GET, without the body
             scope = {**scope, "method": "GET"}
         body = _Body(receive, answer, self)
@@ -119,7 +117,7 @@ class Guard:
             self._check(scope, _headers(scope))
             if scope["path"] == "/metrics":
                 text = self.counters.text(self.app.state.ready)
-                await answer.finish(200, "text/plain; version=0.0.4", text)
+                await answer.finish(Response(text, media_type="text/plain; version=0.0.4"))
             elif scope["path"] in ALWAYS:
                 await self.app(scope, body.receive, answer.send)
             else:
@@ -328,17 +326,11 @@ def below_root(page: str, root_path: str) -> str:
     return _ADDRESS.sub(rf'\1="{root_path}/', page) if root_path else page
 
 
-def _as_json(message: str) -> str:
-    return json.dumps({"error": message}, ensure_ascii=False)
-
-
 class _GuardAnswer:
     """The response, with the guard's headers; once refused, whatever else comes is dropped."""
 
-    def __init__(
-        self, send: Send, *, as_page: bool, only_head: bool = False, root_path: str = ""
-    ) -> None:
-        self._send, self._as_page, self._only_head = send, as_page, only_head
+    def __init__(self, scope: Scope, receive: Receive, send: Send, root_path: str) -> None:
+        self._scope, self._receive, self._send = scope, receive, send
         self._root_path = root_path
         self.status = 500
         self._started = self._refused = False
@@ -353,7 +345,7 @@ class _GuardAnswer:
             added = [pair for pair in ours if pair[0] not in taken]
             headers = [self._below_root(*pair) for pair in message["headers"]]
             message = {**message, "headers": [*headers, *added]}
-        elif self._only_head and message["type"] == "http.response.body":
+        elif self._scope["method"] == "HEAD" and message["type"] == "http.response.body":
             message = {**message, "body": b""}
         await self._send(message)
 
@@ -361,28 +353,23 @@ class _GuardAnswer:
         redirects = name.lower() == b"location" and value.startswith(b"/")
         return name, self._root_path.encode() + value if redirects else value
 
-    async def finish(self, status: int, kind: str, text: str) -> None:
+    async def finish(self, response: Response) -> None:
         """Send a whole answer; what is refused closes the connection."""
-        body = text.encode()
-        headers = [
-            (b"content-type", f"{kind}; charset=utf-8".encode()),
-            (b"content-length", str(len(body)).encode()),
-        ]
-        if status >= 400:
-            headers.append((b"connection", b"close"))
-        if status == 503:
-            headers.append((b"retry-after", b"2"))
-        await self.send({"type": "http.response.start", "status": status, "headers": headers})
-        await self.send({"type": "http.response.body", "body": body})
+        if response.status_code >= 400:
+            response.headers["connection"] = "close"
+        if response.status_code == 503:
+            response.headers["retry-after"] = "2"
+        await response(self._scope, self._receive, self.send)
 
     async def refuse(self, refused: _Refused) -> None:
         if self._started:
             return
-        if self._as_page:
+        if _is_page(self._scope):
             page = environment().get_template("refused.html").render(message=str(refused))
-            await self.finish(refused.status, "text/html", below_root(page, self._root_path))
+            text = below_root(page, self._root_path)
+            await self.finish(HTMLResponse(text, refused.status))
         else:
-            await self.finish(refused.status, "application/json", _as_json(str(refused)))
+            await self.finish(JSONResponse({"error": str(refused)}, refused.status))
         self._refused = True
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -27,15 +27,22 @@ class LabelSummary:
         present: how many of them carry the label (the sum of soft targets); None without truth.
         average_precision, error, log_loss: NaN where they are not defined; ``error`` is ACE by the
             bins of every table.
+        noise: the calibration error that exactly right probabilities would show on as many rows.
+        flag: ``"too high"``, ``"too low"`` or empty: probabilities that are clearly off, under a
+            false-discovery rate over all labels.
+        diagram: its reliability diagram; None without truth.
     """
 
     label: str
     rows: int
     expected: float
     present: float | None
-    average_precision: float
-    error: float
-    log_loss: float
+    average_precision: float = float("nan")
+    error: float = float("nan")
+    log_loss: float = float("nan")
+    noise: float = float("nan")
+    flag: str = ""
+    diagram: ReliabilityDiagram | None = field(default=None, compare=False)
 
     @property
     def expected_share(self) -> float:
@@ -59,10 +66,9 @@ def summarize_columns(labels: list[str], p: Array, y: Array | None) -> list[Labe
         (2, 1.1, 1.0)
     """
     if y is None:
-        nothing = float("nan")
-        sums = p.sum(0, dtype=np.float64)
+        sums = p.sum(0, dtype=np.float64).tolist()
         return [
-            LabelSummary(name, len(p), float(total), None, nothing, nothing, nothing)
+            LabelSummary(name, len(p), total, None)
             for name, total in zip(labels, sums, strict=True)
         ]
     return summarize_diagrams(labels, p, y, label_diagrams(p, y))
@@ -201,25 +207,9 @@ def _log_bound(p: Array, present: Array) -> Array:
     return np.minimum(0.0, np.log1p(p * np.expm1(t)).sum(0) - t * present)
 
 
-@dataclass(frozen=True)
-class AtlasRow:
-    """One label of the atlas.
-
-    Attributes:
-        summary: its numbers.
-        noise: the calibration error that exactly right probabilities would show on as many rows.
-        flag: ``"too high"``, ``"too low"`` or empty: probabilities that are clearly off, under a
-            false-discovery rate over all labels.
-        diagram: its reliability diagram; None without truth.
-    """
-
-    summary: LabelSummary
-    noise: float
-    flag: str
-    diagram: ReliabilityDiagram | None = None
-
-
-def label_atlas(labels: list[str], probabilities: Array, targets: Array | None) -> list[AtlasRow]:
+def label_atlas(
+    labels: list[str], probabilities: Array, targets: Array | None
+) -> list[LabelSummary]:
     """Return one row per label.
 
     Args:
@@ -231,22 +221,21 @@ def label_atlas(labels: list[str], probabilities: Array, targets: Array | None) 
         >>> rng = np.random.default_rng(0)
         >>> p = rng.random((4000, 2))
         >>> y = (rng.random(p.shape) < p * [1, 0.7]).astype(int)
-        >>> [(row.summary.label, row.flag) for row in label_atlas(["a", "b"], p, y)]
+        >>> [(row.label, row.flag) for row in label_atlas(["a", "b"], p, y)]
         [('a', ''), ('b', 'too high')]
     """
     if targets is None:
-        summaries = summarize_columns(labels, probabilities, targets)
-        return [AtlasRow(each, float("nan"), "") for each in summaries]
+        return summarize_columns(labels, probabilities, targets)
     diagram = label_diagrams(probabilities, targets)
     summaries = summarize_diagrams(labels, probabilities, targets, diagram)
     noise = calibration_floor(diagram.confidence, diagram.counts)
     high, low = (set(each.tolist()) for each in biased_labels(probabilities, targets))
     return [
-        AtlasRow(
+        replace(
             each,
-            float(noise[t]),
-            "too high" if t in high else "too low" if t in low else "",
-            _of_label(diagram, t),
+            noise=float(noise[t]),
+            flag="too high" if t in high else "too low" if t in low else "",
+            diagram=_of_label(diagram, t),
         )
         for t, each in enumerate(summaries)
     ]

@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from credibly import metrics
-from credibly.app.statistics.labels import AtlasRow, label_atlas
+from credibly.app.statistics.labels import LabelSummary, label_atlas
 from credibly.arrays import to_numpy
 from credibly.metrics.calibration import ReliabilityDiagram
 from credibly.metrics.summaries import MIN_COUNT
@@ -60,7 +60,7 @@ class Verdict:
         return WORDS[self.grade]
 
 
-def verdict(predictions: Predictions, atlas: list[AtlasRow] | None = None) -> Verdict:
+def verdict(predictions: Predictions, atlas: list[LabelSummary] | None = None) -> Verdict:
     """Return what can be said of one prediction: calibration, accuracy, labels to distrust.
 
     Args:
@@ -84,14 +84,13 @@ def verdict(predictions: Predictions, atlas: list[AtlasRow] | None = None) -> Ve
     rows = label_atlas(predictions.labels, p, y) if atlas is None else atlas
     off = sorted((row for row in rows if row.flag), key=_distance, reverse=True)
     too_high, too_low = (
-        tuple(row.summary.label for row in off if row.flag == flag)
-        for flag in ("too high", "too low")
+        tuple(row.label for row in off if row.flag == flag) for flag in ("too high", "too low")
     )
     calibrated = bool(predictions.metadata.get("calibrator"))
     level, overall = _overall(p, y, calibrated)
     count, counts = _counts(p, y)
     flagged = _flagged_grade(len(too_high) + len(too_low), len(predictions.labels))
-    precision = np.array([row.summary.average_precision for row in rows])
+    precision = np.array([row.average_precision for row in rows])
     if predictions.scores is not None:
         precision = to_numpy(metrics.average_precision(predictions.scores, Targets(y)))
     sentences = (
@@ -249,48 +248,45 @@ class NextStep:
     command: str
 
 
-def _distance(row: AtlasRow) -> float:
+def _distance(row: LabelSummary) -> float:
     """Return by how many rows a label is expected too often or too rarely."""
-    return abs((row.summary.present or 0) - row.summary.expected)
+    return abs((row.present or 0) - row.expected)
 
 
-def labels_to_fix(rows: list[AtlasRow]) -> list[LabelToFix]:
+def labels_to_fix(rows: list[LabelSummary]) -> list[LabelToFix]:
     """Return labels whose probabilities are clearly off, largest gap first; then the worst ranked.
 
     A label counts as badly ranked if its average precision is less than half of the way from its
     rate to 1, and at least ten rows carry it.
     """
     off = sorted((row for row in rows if row.flag), key=_distance, reverse=True)
-    found = [LabelToFix(row.summary.label, _bias_words(row)) for row in off[:TO_FIX]]
+    found = [LabelToFix(row.label, _bias_words(row)) for row in off[:TO_FIX]]
     named = {each.label for each in found}
-    weak = [row for row in rows if row.summary.label not in named and _gain(row) < 0.5]
+    weak = [row for row in rows if row.label not in named and _gain(row) < 0.5]
     weak.sort(key=_gain)
-    found += [LabelToFix(row.summary.label, _rank_words(row)) for row in weak]
+    found += [LabelToFix(row.label, _rank_words(row)) for row in weak]
     return found[:TO_FIX]
 
 
-def _bias_words(row: AtlasRow) -> str:
-    one = row.summary
+def _bias_words(row: LabelSummary) -> str:
     return (
-        f"probabilities {row.flag}: {one.expected:,.0f} expected, {one.present or 0:,.0f} present "
-        f"among {one.rows:,} known rows"
+        f"probabilities {row.flag}: {row.expected:,.0f} expected, {row.present or 0:,.0f} present "
+        f"among {row.rows:,} known rows"
     )
 
 
-def _rank_words(row: AtlasRow) -> str:
-    one = row.summary
+def _rank_words(row: LabelSummary) -> str:
     return (
-        f"badly ranked: average precision is {100 * one.average_precision:.0f} %; a random order "
-        f"gets {100 * one.present_share:.0f} %"
+        f"badly ranked: average precision is {100 * row.average_precision:.0f} %; a random order "
+        f"gets {100 * row.present_share:.0f} %"
     )
 
 
-def _gain(row: AtlasRow) -> float:
-    """Return average precision as a share of the way from a random order to a perfect one."""
-    one = row.summary
-    if (one.present or 0) < _FEW or np.isnan(one.average_precision):
+def _gain(row: LabelSummary) -> float:
+    """Return average precision as a share of the way from a random order to a perfect row."""
+    if (row.present or 0) < _FEW or np.isnan(row.average_precision):
         return 1.0
-    return (one.average_precision - one.present_share) / max(1 - one.present_share, 1e-9)
+    return (row.average_precision - row.present_share) / max(1 - row.present_share, 1e-9)
 
 
 def next_steps(predictions: Predictions, path: str, wrong: int) -> list[NextStep]:
@@ -477,7 +473,7 @@ class FirstLook:
     verdict: Verdict
     to_fix: list[LabelToFix]
     steps: list[NextStep]
-    labels: list[AtlasRow]
+    labels: list[LabelSummary]
     wrong: int
     facts: list[Fact]
     diagram: ReliabilityDiagram | None = None
@@ -490,7 +486,7 @@ def first_look(
     predictions: Predictions,
     path: str,
     *,
-    atlas: list[AtlasRow] | None = None,
+    atlas: list[LabelSummary] | None = None,
     wrong: int | None = None,
 ) -> FirstLook:
     """Return what the first page shows.
@@ -530,14 +526,14 @@ def first_look(
     )
 
 
-def _off(row: AtlasRow) -> float:
+def _off(row: LabelSummary) -> float:
     """Return by how much more than chance a label's probabilities are off."""
-    excess = row.summary.error - row.noise
+    excess = row.error - row.noise
     return float(excess) if np.isfinite(excess) else -1.0
 
 
-def _ranking(rows: list[AtlasRow]) -> Fact:
-    judged = [row.summary for row in rows if np.isfinite(row.summary.average_precision)]
+def _ranking(rows: list[LabelSummary]) -> Fact:
+    judged = [row for row in rows if np.isfinite(row.average_precision)]
     if not judged:
         return Fact("–", "mAP: no label is known to be present")
     precision = float(np.mean([one.average_precision for one in judged]))

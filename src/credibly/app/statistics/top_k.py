@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from credibly.app.statistics.labels import AtlasRow, LabelSummary
+from credibly.app.statistics.labels import LabelSummary
 from credibly.app.statistics.overview import (
     SMALL_MULTIPLES,
     Fact,
@@ -110,14 +110,11 @@ class TopLook:
         off = abs(self.expected.sum() / max(self.hits.sum(), 1) - 1)
         return "good" if off <= 0.1 else "fair" if off <= 0.25 else "poor"
 
-    def row(self, number: int) -> AtlasRow:
+    def row(self, number: int) -> LabelSummary:
         """Return one label as tables of labels show it, over the rows that hold it."""
-        nothing = float("nan")
         present = float(self.hits[number]) if self.has_truth else None
         rows = int((self.known if self.has_truth else self.held)[number])
-        expected, name = float(self.expected[number]), self.names[number]
-        summary = LabelSummary(name, rows, expected, present, nothing, nothing, nothing)
-        return AtlasRow(summary, nothing, "")
+        return LabelSummary(self.names[number], rows, float(self.expected[number]), present)
 
     def by_surprise(self) -> Array:
         """Return label numbers, those first whose hits differ most from what was expected.

@@ -24,8 +24,8 @@ from credibly.app.statistics.decisions import (
     threshold_counts,
 )
 from credibly.app.statistics.labels import (
-    AtlasRow,
     Confusion,
+    LabelSummary,
     confusions,
     label_atlas,
     summarize_columns,
@@ -274,7 +274,7 @@ class ServedPredictions(ServedFile):
             metadata=self.scan.metadata,
         )
 
-    def atlas(self, asked: LabelOrder) -> Sequence[AtlasRow]:
+    def atlas(self, asked: LabelOrder) -> Sequence[LabelSummary]:
         """Return the labels that are asked for, with the noise of their numbers, on the sample."""
         rows = self._listed.wait()
         found = [rows[place] for place in sorted(self.named(asked.contains))]
@@ -301,7 +301,7 @@ class ServedPredictions(ServedFile):
         if self.scan.num_rows * len(self.labels) <= COUNTED_AT_ONCE:
             with suppress(NotReady):  # search does not wait for it
                 self._listed.wait()
-        found = [row.summary for row in self._listed.result()] if self._listed.done else []
+        found = self._listed.result() if self._listed.done else []
         return [each.expected if each.present is None else each.present for each in found]
 
     def truth_of(self, id: str, labels: Sequence[str]) -> dict[str, int]:
@@ -319,7 +319,7 @@ class ServedPredictions(ServedFile):
             raise InputError(f"there is no row with the id {id!r} in {self.name}.")
         return place
 
-    def _atlas(self) -> list[AtlasRow]:
+    def _atlas(self) -> list[LabelSummary]:
         rows = self._sampled.result()
         truth = rows.targets if self.has_truth else None
         return label_atlas(self.labels, rows.probabilities, truth)
@@ -500,13 +500,13 @@ def _number(value: float | None) -> float:
     return -np.inf if value is None or np.isnan(value) else float(value)
 
 
-_KEYS: dict[str, Callable[[AtlasRow], Any]] = {
-    "label": lambda row: folded(row.summary.label),
-    "known": lambda row: row.summary.rows if row.summary.present is not None else -1,
-    "rate": lambda row: _number(row.summary.present_share),
-    "AP": lambda row: _number(row.summary.average_precision),
-    "gap": lambda row: _number(row.summary.error),
-    "excess": lambda row: _number(row.summary.error - row.noise),
+_KEYS: dict[str, Callable[[LabelSummary], Any]] = {
+    "label": lambda row: folded(row.label),
+    "known": lambda row: row.rows if row.present is not None else -1,
+    "rate": lambda row: _number(row.present_share),
+    "AP": lambda row: _number(row.average_precision),
+    "gap": lambda row: _number(row.error),
+    "excess": lambda row: _number(row.error - row.noise),
     "flag": lambda row: row.flag,
 }
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from credibly import metrics
 from credibly.app.server.background import Pending, remembered
-from credibly.app.statistics.labels import AtlasRow, Confusion
+from credibly.app.statistics.labels import Confusion, LabelSummary
 from credibly.app.statistics.overview import FirstLook
 from credibly.app.statistics.top_k import TopLook, top_first_look, top_summary
 from credibly.app.store.address import LabelOrder, Rule
@@ -95,7 +95,7 @@ class ServedTop(ServedFile):
         """Return nothing: most probabilities are not known."""
         return []
 
-    def atlas(self, asked: LabelOrder) -> Sequence[AtlasRow]:
+    def atlas(self, asked: LabelOrder) -> Sequence[LabelSummary]:
         """Return labels, those first whose hits differ most from what was expected."""
         summary = self.summary
         order = _ORDERS[asked.sort or "excess"](summary)
@@ -172,7 +172,7 @@ class ServedTop(ServedFile):
         return Item(id, [*labels, *(label(n, 0.0) for n in lacked)], rule.words)
 
 
-class _OrderedRows(Sequence[AtlasRow]):
+class _OrderedRows(Sequence[LabelSummary]):
     """Labels in an order, each made when it is asked for: there may be a million."""
 
     def __init__(self, summary: TopLook, order: Array) -> None:
