@@ -16,7 +16,6 @@ API = [
     "/api/labels",
     "/api/search?q=fork",
     "/api/search?q=fork&raw=true",
-    "/api/together?q=fork",
     "/api/label?name=fork",
     "/api/sets?average_size=2",
 ]

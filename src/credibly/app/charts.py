@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import floor, isfinite, log10
-from typing import Any
 
 import numpy as np
 from markupsafe import Markup, escape
@@ -323,7 +322,10 @@ class Line:
 
 
 def reliability_lines(
-    diagrams: Mapping[str, Mapping[str, Any]], styles: Sequence[int] = (), *, each: str = "stage"
+    diagrams: Mapping[str, Mapping[str, Iterable[float]]],
+    styles: Sequence[int] = (),
+    *,
+    each: str = "stage",
 ) -> Markup:
     """Return reliability diagrams in one chart, a line each; equal ones once.
 

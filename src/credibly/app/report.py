@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from markupsafe import Markup
@@ -233,7 +233,7 @@ class Judged:
     total: int
     measured: int
     num_labels: int
-    metadata: Mapping[str, Any]
+    metadata: JsonObject
 
     @property
     def charts(self) -> dict[str, Markup]:
@@ -314,7 +314,7 @@ def _shown(path: Path) -> str:
     return str(Path(*path.parts[-2:]) if path.is_absolute() and len(path.parts) > 2 else path)
 
 
-def how(metadata: Mapping[str, Mapping[str, Any]], settings: Mapping[str, str]) -> JsonObject:
+def how(metadata: Mapping[str, JsonObject], settings: Mapping[str, str]) -> JsonObject:
     """Return everything needed to make the report again.
 
     Args:

@@ -15,14 +15,13 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from starlette.exceptions import HTTPException
 
 from credibly import __version__
-from credibly.app.rendering import STATIC, plain, static_file
+from credibly.app.rendering import STATIC, static_file
 from credibly.app.server.responses import page, state_of
 from credibly.app.store.model import MOST_VALUES, ServedModel, json_features, map_scores
 from credibly.app.store.store import Served
 from credibly.checks import InputError
 from credibly.data.preparation import Columns
 from credibly.decide.base import Decision
-from credibly.retrieve import parse
 from credibly.types import JsonObject
 from credibly.untrusted.images import ImageFolder
 
@@ -148,14 +147,6 @@ def search(
     return answer.with_texts(state_of(request).texts).to_dict()
 
 
-@router.get("/api/together")
-def together(request: Request, q: QueryText, file: FileNumber = 0, raw: Raw = False) -> JsonObject:
-    """Given a query: which other labels are probable, and how many times as probable as usual."""
-    chosen = _file(request, file, raw)
-    listed = chosen.together(parse(q, chosen.labels))
-    return {"together": plain([asdict(each) for each in listed])}
-
-
 @router.get("/api/sets")
 def sets(
     request: Request, average_size: Size, file: FileNumber = 0, raw: Raw = False
@@ -196,7 +187,7 @@ async def predict(request: Request) -> JsonObject:
             rows, ignored = json_features(_few(asked.features), "`features`", preparation)
             size = asked.average_size
             del asked
-        if isinstance(rows, Columns):
+        if isinstance(rows, Columns) and preparation is not None:
             beside = {"ignored": ignored, "unseen": preparation.unseen(rows)}
         found = model.predict_rows(rows, _decision(request, size, model.run.labels))
         return {**found, **{key: value for key, value in beside.items() if value}}
@@ -288,13 +279,13 @@ def _decision(
     def fitted() -> Decision | None:
         if average_size is None:
             return None
-        files = state_of(request).files
-        if not files or labels is None:
+        state = state_of(request)
+        if not state.files or labels is None:
             raise InputError(
                 "`average_size` needs predictions with the same labels to fit the rule on. Start "
                 "the server with them: `credibly serve PREDICTIONS`."
             )
-        return files[0].decision(round(average_size, 2), labels)
+        return state.store.file(0, False).decision(round(average_size, 2), labels)
 
     return fitted
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from math import isfinite
 from threading import Lock
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from fastapi import APIRouter, Query, Request
@@ -41,8 +41,12 @@ from credibly.checks import InputError
 from credibly.metrics.calibration import ReliabilityDiagram
 from credibly.metrics.intervals import Draws, summary_draws
 from credibly.predictions import Predictions
+from credibly.retrieve.answer import Answer
 from credibly.targets import Targets
 from credibly.types import Array
+
+if TYPE_CHECKING:
+    from credibly.app.server.application import AppState
 
 RESAMPLES = 200
 CELLS = 2**22
@@ -366,7 +370,7 @@ def compare_page(request: Request, asked: Annotated[CompareQuery, Query()]) -> H
     )
 
 
-def _tag(state: Any, known: ComparedFiles) -> str:
+def _tag(state: AppState, known: ComparedFiles) -> str:
     runs = "" if state.runs is None else state.runs.tag()
     return f'"{runs}-{len(state.files)}-{len(known.measured)}-{known.pending}"'
 
@@ -475,8 +479,8 @@ def _curves(runs: list[RunState]) -> dict[str, Markup]:
 
 
 def _answers(
-    state: Any, asked: CompareQuery, chosen: tuple[int, int] | None
-) -> tuple[list[tuple[int, Any]], str]:
+    state: AppState, asked: CompareQuery, chosen: tuple[int, int] | None
+) -> tuple[list[tuple[int, Answer]], str]:
     """Return the same query asked of both files, or what is wrong with it."""
     if not asked.q.strip():
         return [], ""

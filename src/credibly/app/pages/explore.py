@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 from urllib.parse import parse_qsl
 
 import numpy as np
@@ -29,6 +29,9 @@ from credibly.retrieve import Query as LabelQuery
 from credibly.retrieve import parse
 from credibly.retrieve.answer import Answer
 from credibly.types import JsonObject
+
+if TYPE_CHECKING:
+    from credibly.app.server.application import AppState
 
 router = APIRouter()
 
@@ -106,7 +109,7 @@ def _range(asked: ExploreQuery) -> str:
     return f"of {low} or more" if asked.high == 1 else f"from {low} to {high}"
 
 
-def _other_name(state: Any, asked: ExploreQuery) -> str:
+def _other_name(state: AppState, asked: ExploreQuery) -> str:
     """Return the name of the file that the first one is compared with; empty for other views."""
     if asked.kind != "disagreement" or len(state.files) < 2:
         return ""
@@ -192,7 +195,7 @@ def row_page(request: Request, asked: Annotated[RowQuery, Query()]) -> HTMLRespo
     )
 
 
-def _decided(state: Any) -> dict[tuple[str, str], dict[str, str]] | None:
+def _decided(state: AppState) -> dict[tuple[str, str], dict[str, str]] | None:
     """Return the last decisions, by (id, label); None where the server takes none."""
     if state.reviewing is None:
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from functools import partial
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlencode
 
 import numpy as np
@@ -19,6 +19,9 @@ from credibly.app.statistics.overview import SMALL_MULTIPLES
 from credibly.app.store.address import EntryQuery, FileQuery
 from credibly.app.store.store import Entry
 from credibly.types import JsonObject
+
+if TYPE_CHECKING:
+    from credibly.app.server.application import AppState
 
 router = APIRouter()
 
@@ -52,7 +55,7 @@ def overview_page(request: Request, asked: Annotated[EntryQuery, Query()]) -> Re
     )
 
 
-def _to_review(state: Any, asked: EntryQuery) -> list[Entry]:
+def _to_review(state: AppState, asked: EntryQuery) -> list[Entry]:
     chosen = state.store.file(asked.file, asked.raw)
     if not chosen.has_truth and chosen.scan.num_rows * len(chosen.labels) > MOST_CELLS:
         return []

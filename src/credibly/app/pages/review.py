@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from urllib.parse import parse_qsl
 
 import numpy as np
 from anyio import to_thread
 from fastapi import APIRouter, Query, Request
-from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import BaseModel, Field
 
 from credibly.app.pages.api import parsed_body, require_json, with_body
@@ -27,11 +27,9 @@ from credibly.app.store.store import Entry, Store
 from credibly.checks import InputError, nearest
 from credibly.predictions import Predictions
 from credibly.review import Review, ReviewLog, apply_reviews
-from credibly.review.issues import LabelIssue
-from credibly.review.noise_model import log_odds
 from credibly.review.reviews import VALUES, LoggedReview
 from credibly.targets import UNKNOWN
-from credibly.types import JsonObject
+from credibly.types import Array, JsonObject
 
 MOST_REVIEWS = 1000
 """Decisions in one request."""
@@ -139,11 +137,6 @@ class Reviewing:
             ) from error
         return len(self.decided())
 
-    def issues(self, asked: EntryQuery, most: int = 1000) -> list[LabelIssue]:
-        """Return the queue as ``cr.review`` has it, for its exporters."""
-        chosen = self.store.file(asked.file, asked.raw)
-        return [_issue(each, chosen) for each in self.queue(asked, most).left]
-
     def effect(self, asked: FileQuery) -> Effect:
         """Return the numbers before and after the decisions; remembered until there are more."""
         return self._effect(asked.file, asked.raw, tuple(self.log.reviews()))
@@ -162,15 +155,6 @@ class Reviewing:
         return Effect(len(kept), changed, labels, numbers)
 
 
-def _issue(entry: Entry, chosen: ServedPredictions) -> LabelIssue:
-    p, given = entry.probability, entry.truth
-    kind = "unknown" if given is None else ("extra" if given else "missing")
-    row = chosen.index.place(entry.id) or 0
-    target = np.array(UNKNOWN if given is None else given)
-    wrong = float(chosen.noise.error_probability(log_odds(np.array(p)), target))
-    return LabelIssue(entry.id, entry.label, row, kind, given, p, wrong)
-
-
 def _is_whole(chosen: ServedPredictions) -> bool:
     return len(chosen.sample) == chosen.scan.num_rows
 
@@ -184,7 +168,7 @@ def _numbers(rows: Predictions, reviews: list[Review]) -> dict[str, list[Cell]]:
     )
 
 
-def _columns(chosen: ServedPredictions, label: str, reviews: list[Review]) -> tuple[Any, Any, Any]:
+def _columns(chosen: ServedPredictions, label: str, reviews: list[Review]) -> list[Array]:
     """Return probabilities of a label, and its truth before and after, (rows, 1) each."""
     place = chosen.column_of(label)
     p, y = chosen.index.column_block(place, place + 1)
@@ -192,7 +176,7 @@ def _columns(chosen: ServedPredictions, label: str, reviews: list[Review]) -> tu
     after = before.copy()
     for each in reviews:
         after[chosen.index.place(each.id)] = each.decision
-    return p[0][:, None], before[:, None], after[:, None]
+    return [column[:, None] for column in (p[0], before, after)]
 
 
 def _changed(chosen: ServedPredictions, label: str, reviews: list[Review]) -> int:
@@ -326,19 +310,3 @@ def reviews(request: Request, asked: Annotated[LogQuery, Query()]) -> Response:
     """The last decision about each entry, as JSON or CSV."""
     rows = [each.to_dict() for each in _reviewing(request).decided().values()]
     return table_response(asked.format, "reviews", LOG_COLUMNS, rows)
-
-
-@router.get("/api/queue/label-studio")
-def label_studio_tasks(request: Request, asked: Annotated[EntryQuery, Query()]) -> Response:
-    """The undecided entries as tasks of Label Studio, one task per row, at most 1,000 entries."""
-    from credibly.review import label_studio
-
-    state = state_of(request)
-    issues = _reviewing(request).issues(asked)
-    tasks = label_studio.tasks(issues, data="image" if state.images else "text")
-    for task in tasks:
-        text = state.texts.get(task["data"]["id"])
-        if text is not None:
-            task["data"]["text"] = text
-    headers = {"content-disposition": 'attachment; filename="tasks.json"'}
-    return JSONResponse(tasks, headers=headers)

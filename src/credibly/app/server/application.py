@@ -11,14 +11,16 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING
 
 from anyio import create_task_group, sleep, to_thread
 from anyio.to_thread import current_default_thread_limiter
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from starlette.datastructures import State
 from starlette.exceptions import HTTPException
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from credibly import __version__
@@ -56,6 +58,9 @@ from credibly.retrieve import Joint
 from credibly.review import ReviewLog
 from credibly.untrusted.images import ImageFolder
 from credibly.workflows.rows import holds_top_labels
+
+if TYPE_CHECKING:
+    from credibly.train.run import Run
 
 PAGES = (overview, explore, labels, decide, review, compare, try_model, import_file, api)
 LOCAL = ("127.0.0.1", "localhost", "::1")
@@ -323,7 +328,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     app.state.served.close()
 
 
-async def _warm_up(state: Any) -> None:
+async def _warm_up(state: State) -> None:
     try:
         await state.served.warm_up()
     except Exception:  # whoever asks for it is told
@@ -339,13 +344,13 @@ async def _give_back_memory(uploads: Uploads) -> None:
         await to_thread.run_sync(uploads.tidy)
 
 
-def _load(run: str | os.PathLike[str]) -> Any:
+def _load(run: str | os.PathLike[str]) -> Run:
     from credibly.train import load
 
     return load(os.fspath(run))
 
 
-async def _failed(request: Request, error: Exception) -> Any:
+async def _failed(request: Request, error: Exception) -> Response:
     """Return what is wrong with a request, as a page for people and as JSON for programs."""
     match error:
         case NotReady() if not request.url.path.startswith("/api/"):
@@ -411,7 +416,7 @@ class Current:
 
         await self.app(scope, receive, send_if_current)
 
-    def _refresh(self, state: Any, asked: int) -> list[Any]:
+    def _refresh(self, state: State, asked: int) -> list[object]:
         """Open files that were replaced again; return what the files are now.
 
         A file that is gone is an error for those who ask for it, by its number.
@@ -436,9 +441,9 @@ def _file_number(request: Request) -> int:
     return 0
 
 
-def _identities(files: list[Any]) -> list[Any]:
+def _identities(files: list[Served]) -> list[object]:
     """Return what each file is now, None where it is gone."""
-    found = []
+    found: list[object] = []
     for file in files:
         try:
             found.append(identity(file.path))

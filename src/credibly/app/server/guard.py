@@ -95,7 +95,7 @@ class Guard:
         self.first_page, self.root_path = first_page, root_path
         self.hosts = {host.lower() for host in hosts}
         self.counters = Counters(list(QUEUES))
-        self._tasks: set[asyncio.Future[Any]] = set()
+        self._tasks: set[asyncio.Future[None]] = set()
         self._queues = {kind: _Requests(kind, *limits) for kind, limits in QUEUES.items()}
         self.held = 0
 
@@ -219,7 +219,7 @@ def _is_page(scope: Scope) -> bool:
     return b"text/html" in accepts and not scope["path"].startswith("/api/")
 
 
-def _forget(task: asyncio.Future[Any]) -> None:
+def _forget(task: asyncio.Future[None]) -> None:
     """Take note of how abandoned work ended, so that asyncio does not report it."""
     if not task.cancelled():
         task.exception()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 from queue import LifoQueue
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from credibly.child_processes import Worker, array_jobs, serve_jobs
 from credibly.memory_limits import Limits
@@ -30,7 +30,7 @@ class ImageDecoder:
         for worker in self._workers:
             self._idle.put(worker)
 
-    def decode(self, content: bytes, shape: tuple[int, ...], where: str, max_pixels: int) -> Any:
+    def decode(self, content: bytes, shape: tuple[int, ...], where: str, max_pixels: int) -> Array:
         """Return the pixels of an image, scaled to the (channels, height, width) of a network.
 
         Raises:

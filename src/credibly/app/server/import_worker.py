@@ -11,14 +11,14 @@ import shutil
 import warnings
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from credibly.child_processes import serve_jobs
 from credibly.memory_limits import Limits
 
 if TYPE_CHECKING:
     from credibly.predictions import Layout, Predictions
-    from credibly.types import JsonObject
+    from credibly.types import Array, JsonObject
 
 LIMITS = Limits(memory=3 * 2**30, seconds=45, file_bytes=128 * 2**20)
 """The libraries take half of the memory."""
@@ -140,7 +140,7 @@ def _is_ours(each: warnings.WarningMessage) -> bool:
     return issubclass(each.category, UserWarning) and "credibly" in each.filename
 
 
-def _plain(values: Any) -> list[float | None]:
+def _plain(values: Array) -> list[float | None]:
     return [None if value != value else float(value) for value in values.tolist()]
 
 

@@ -7,7 +7,7 @@ import io
 import math
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from fastapi import Request
@@ -18,9 +18,13 @@ from credibly.app.server.background import Busy
 from credibly.app.server.guard import below_root
 from credibly.app.store.address import kept, rule_words
 from credibly.files import spreadsheet_cell
+from credibly.types import JsonObject
+
+if TYPE_CHECKING:
+    from credibly.app.server.application import AppState
 
 
-def state_of(request: Request) -> Any:
+def state_of(request: Request) -> AppState:
     """Return what the server was started with, unless the request has waited too long."""
     if time.monotonic() > request.scope.get("deadline", math.inf):
         raise Busy("this request waited too long for its turn; try again soon.")
@@ -100,7 +104,7 @@ def _cell(value: object) -> str:
 
 
 def table_response(
-    kind: str, name: str, columns: Sequence[str], rows: list[dict[str, Any]], **about: Any
+    kind: str, name: str, columns: Sequence[str], rows: list[JsonObject], **about: object
 ) -> Response:
     """Return a table to download, as ``kind``: ``csv`` or ``json`` (with ``about`` beside it)."""
     rows = plain(rows)

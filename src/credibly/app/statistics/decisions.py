@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import SupportsFloat
 
 import numpy as np
 
@@ -90,7 +90,7 @@ def size_bars(counts: list[int], most: int = 16) -> list[tuple[str, int]]:
     return bars
 
 
-def _finite(value: Any) -> float | None:
+def _finite(value: SupportsFloat) -> float | None:
     number = float(value)
     return number if np.isfinite(number) else None
 

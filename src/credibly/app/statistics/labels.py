@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +11,7 @@ from credibly.metrics import proportion_interval
 from credibly.metrics.calibration import ReliabilityDiagram
 from credibly.metrics.summaries import MIN_COUNT
 from credibly.targets import Targets
-from credibly.types import Array
+from credibly.types import Array, JsonObject
 
 
 @dataclass(frozen=True)
@@ -74,7 +72,7 @@ def summarize_columns(labels: list[str], p: Array, y: Array | None) -> list[Labe
     return summarize_diagrams(labels, p, y, label_diagrams(p, y))
 
 
-def label_sentence(about: Mapping[str, Any]) -> str:
+def label_sentence(about: JsonObject) -> str:
     """Return in words how far a label's probabilities can be trusted.
 
     Example:

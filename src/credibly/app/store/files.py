@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -500,7 +499,7 @@ def _number(value: float | None) -> float:
     return -np.inf if value is None or np.isnan(value) else float(value)
 
 
-_KEYS: dict[str, Callable[[LabelSummary], Any]] = {
+_KEYS: dict[str, Callable[[LabelSummary], str | float]] = {
     "label": lambda row: folded(row.label),
     "known": lambda row: row.rows if row.present is not None else -1,
     "rate": lambda row: _number(row.present_share),

@@ -7,12 +7,18 @@ import io
 from collections import OrderedDict
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING
 
 from credibly.app.server.uploads import TemporaryFolder
 from credibly.checks import InputError
 from credibly.data import Data
+from credibly.types import Array
 from credibly.untrusted.images import ImageFolder, decode_image
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from credibly.train.run import Run
 
 SIDE = 320
 """Pixels of the longer side of a small copy: a tile on a screen of high density."""
@@ -112,15 +118,14 @@ class EmbeddedImages(ImageFolder):
         return path
 
 
-def _picture(pixels: Any) -> Any:
-    from PIL import Image
+def _picture(pixels: Array) -> Image:
+    from PIL.Image import Resampling, fromarray
 
-    picture = Image.fromarray(pixels.squeeze())
-    size = (SCALE * picture.width, SCALE * picture.height)
-    return picture.resize(size, Image.Resampling.NEAREST)
+    picture = fromarray(pixels.squeeze())
+    return picture.resize((SCALE * picture.width, SCALE * picture.height), Resampling.NEAREST)
 
 
-def embedded_images(run: Any) -> EmbeddedImages | None:
+def embedded_images(run: Run) -> EmbeddedImages | None:
     """Return the pictures of a run on ``digits``; None if they cannot be made again as they were.
 
     A run keeps a fingerprint of its data, and how many training rows there were; scenes with

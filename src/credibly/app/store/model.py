@@ -7,11 +7,11 @@ import json
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from credibly.app.server.background import Turns
+from credibly.app.server.background import Result, Turns
 from credibly.app.server.image_worker import ImageDecoder
 from credibly.checks import InputError
 from credibly.data.preparation import Columns, Preparation, listed, match_columns, without_names
@@ -21,6 +21,9 @@ from credibly.notebook import counted
 from credibly.pipeline import Pipeline
 from credibly.types import Array, JsonObject
 from credibly.untrusted.arrays import parse_array
+
+if TYPE_CHECKING:
+    from credibly.train.run import Run
 
 _SEPARATORS = re.compile(r"[\s,;]+")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(nan|inf(inity)?)", re.IGNORECASE)
@@ -106,7 +109,7 @@ def _checked(rows: Array, where: str) -> Array:
 
 def _parse_text(
     content: bytes, ending: str, where: str, wanted: Preparation | None
-) -> tuple[Any, str]:
+) -> tuple[Array | Columns, str]:
     try:
         text = content.decode("utf-8-sig").strip()
     except UnicodeDecodeError as error:
@@ -166,11 +169,11 @@ def _is_number(cell: str) -> bool:
     return _NUMBER.fullmatch(cell) is not None
 
 
-def _parse_json(text: str, where: str, wanted: Preparation | None) -> tuple[Any, str]:
+def _parse_json(text: str, where: str, wanted: Preparation | None) -> tuple[Array | Columns, str]:
     if text.count(",") > MOST_VALUES:  # before they are parsed, which takes far more memory
         raise InputError(f"{where} must hold at most {MOST_VALUES:,} numbers.")
     try:
-        found: Any = json.loads(text)
+        found: object = json.loads(text)
     except (ValueError, RecursionError) as error:
         reason = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
         raise InputError(f"{where} must be JSON; {reason[:200]}.") from error
@@ -219,15 +222,15 @@ WAIT_SECONDS = 2.0
 class ServedModel:
     """A trained run, with inputs brought to its shape and a bound on predictions at once."""
 
-    def __init__(self, run: Any) -> None:
+    def __init__(self, run: Run) -> None:
         self.run = run
         self._turns = Turns(AT_ONCE, "predictions are being made")
         self._decoder = ImageDecoder(AT_ONCE)
 
-    async def in_turn(self, work: Callable[[], Any]) -> Any:
+    async def in_turn(self, work: Callable[[], Result]) -> Result:
         """Return what ``work`` returns, in a thread, once fewer than ``AT_ONCE`` are at work."""
 
-        def done() -> Any:
+        def done() -> Result:
             try:
                 return work()
             except InputError as error:
@@ -252,7 +255,7 @@ class ServedModel:
             size = (1, height, width) if channels == 1 else (1, height, width, channels)
             self.run.predict(np.zeros(size, dtype=np.uint8))
 
-    def predict_image(self, content: bytes, decide: Callable[[], Decision | None]) -> Any:
+    def predict_image(self, content: bytes, decide: Callable[[], Decision | None]) -> JsonObject:
         """Return probabilities and the set of one image file, scaled to the shape of the run."""
         if self.kind != "images":
             raise InputError(f"this model takes {self.kind}; post them to /api/predict.")
