@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from credibly import metrics
-from credibly.app.server.background import NotReady, Pending, remembered
+from credibly.app.server.background import Busy, NotReady, Pending, remembered
 from credibly.app.statistics.decisions import (
     Outcome,
     SetSizes,
@@ -199,7 +199,7 @@ class ServedPredictions(ServedFile):
     @property
     def uncalibrated(self) -> ServedPredictions | None:
         """Return the same scores through the loss's link alone, where the file tells how."""
-        with suppress(OSError):  # of a file that is gone; error pages ask, too
+        with suppress(OSError, Busy):  # error pages ask, too, of a file that is gone
             return self._linked.result()
 
     @property
