@@ -153,7 +153,6 @@ def test_decide_says_what_is_wrong_beside_the_field(client, parameters, field, w
     [
         ("/errors?low=3", "low", "must be at most 1; got 3"),
         ("/errors?low=0.8&high=0.2", "high", "must be at least 0.8; got 0.2"),
-        ("/explore?kind=missed&labels_max=x", "labels_max", "must be a number; got x"),
         ("/review?label=frok", "label", "Did you mean &#39;fork&#39;?"),
     ],
 )
