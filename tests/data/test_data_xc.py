@@ -8,7 +8,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from credibly import InputError, data
-from credibly.data.splits import rarest_label, split_rows
 from credibly.targets import SparseTargets
 
 LISTS = [[1, 4000], [], [5, 0, 2], [4000]]
@@ -73,14 +72,20 @@ def test_sparse_and_dense_targets_are_split_alike():
     generator = np.random.default_rng(0)
     matrix = (generator.random((300, 40)) < 0.04).astype(np.float32)
     sparse = SparseTargets.from_dense(matrix)
-    np.testing.assert_array_equal(rarest_label(sparse), rarest_label(matrix))
-    np.testing.assert_array_equal(split_rows(sparse, seed=3), split_rows(matrix, seed=3))
+    features = np.zeros((300, 1))
+    for seed in range(10):
+        one, other = (
+            data.from_arrays(features=features, targets=targets, seed=seed).split
+            for targets in (sparse, matrix)
+        )
+        np.testing.assert_array_equal(one, other)
 
 
 def test_rows_of_rare_labels_reach_every_part_where_labels_are_very_many():
     lists = [[row] for row in range(1000)]
-    split = split_rows(SparseTargets.from_lists(lists, 5000), test=0.2, calibration=0.25)
-    np.testing.assert_array_equal(np.bincount(split), [600, 200, 200])
+    targets = SparseTargets.from_lists(lists, 5000)
+    rows = data.from_arrays(features=np.zeros((1000, 1)), targets=targets, calibration=0.25)
+    np.testing.assert_array_equal(np.bincount(rows.split), [600, 200, 200])
 
 
 @pytest.mark.parametrize("width", [4000, 200_000])

@@ -24,7 +24,8 @@ from credibly import Predictions, decide, retrieve
 from credibly.files import write_json
 from credibly.predictions import Writer
 from credibly.predictions.dataset import shard_metadata, shard_name
-from credibly.train.callbacks import Callback, Log
+from credibly.train import Callback
+from credibly.train.callbacks import Log
 from credibly.train.checkpoint import Checkpoint, read_tensors
 from credibly.train.checkpoint import write as write_checkpoint
 from credibly.train.run_folder import write_toml

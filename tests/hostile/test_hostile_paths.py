@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import credibly as cr
-from credibly.review.reviews import ReviewLog, read_queue, read_reviews
+from credibly.review import ReviewLog, read_queue, read_reviews
 from credibly.workflows.integrity import check_files
 from credibly.workflows.label_sets import read_sets_file
 from credibly.workflows.prediction import predict_dataset

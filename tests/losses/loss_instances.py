@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from torch.nn.functional import softplus
 
 from credibly import losses as cl
+from credibly.losses.fused.form import force_torch
+
+PATHS = {"kernels": nullcontext, "torch": force_torch}
+"""How the same loss is computed: by compiled loops, or by the formulas in torch."""
 
 LOSSES = [
     cl.BCE(),

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import credibly as cr
-from credibly.losses.average_k import AverageK, largest_entries
+from credibly.losses import AverageK
+from credibly.losses.average_k import largest_entries
 
 
 def batch(rows=6, labels=5, seed=0, size=2.0):

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import gc
 import weakref
-from contextlib import nullcontext
 
 import mpmath as mp
 import numpy as np
 import pytest
 import torch
+from loss_instances import PATHS
 from numba import njit
 
 from credibly import vectormath
-from credibly.losses.asymmetric import Asymmetric, Focal
-from credibly.losses.bce import BCE
+from credibly.losses import BCE, SPA, Asymmetric, Focal, LabelPairs
 from credibly.losses.fused import form
-from credibly.losses.fused.form import FusedForm, force_torch
-from credibly.losses.label_pairs import LabelPairs
-from credibly.losses.spa import SPA
+from credibly.losses.fused.form import FusedForm
 
 LOSSES = [
     BCE(),
@@ -34,7 +31,6 @@ LOSSES = [
     Asymmetric(gamma_neg=1.0, gamma_pos=2.0, margin=0.001, detach_weight=True),
     Asymmetric(gamma_neg=2.5, gamma_pos=0.5, margin=0.2),
 ]
-PATHS = {"kernels": nullcontext, "torch": force_torch}
 each_loss = pytest.mark.parametrize("loss", LOSSES, ids=str)
 each_path = pytest.mark.parametrize("path", PATHS.values(), ids=PATHS)
 each_dtype = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
@@ -239,7 +235,7 @@ def test_the_gradient_does_not_outlive_its_graph():
 
 def test_torch_is_forced_only_inside():
     def fail():
-        with force_torch():
+        with PATHS["torch"]():
             assert form._torch_everywhere
             raise ValueError("out")
 

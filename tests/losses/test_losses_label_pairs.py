@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-
 import pytest
 import torch
+from loss_instances import PATHS
 
 import credibly as cr
-from credibly.losses.asymmetric import Asymmetric, Focal
-from credibly.losses.bce import BCE
-from credibly.losses.composite import Composite
-from credibly.losses.fused.form import force_torch
-from credibly.losses.label_pairs import LabelPairs
-from credibly.losses.spa import SPA
-from credibly.losses.two_way import TwoWay
+from credibly.losses import BCE, SPA, Asymmetric, Composite, Focal, LabelPairs, TwoWay
 
-PATHS = {"kernels": nullcontext, "torch": force_torch}
 each_path = pytest.mark.parametrize("path", PATHS.values(), ids=PATHS)
 each_dtype = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-13}

@@ -13,13 +13,16 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch.nn.parallel import DistributedDataParallel
 
-from credibly.losses import collectives
-from credibly.losses.average_k import AverageK
-from credibly.losses.expected_positive import ExpectedPositive
-from credibly.losses.families import RowLoss
-from credibly.losses.label_pairs import LabelPairs
-from credibly.losses.quasibinary import Quasibinary
-from credibly.losses.two_way import TwoWay, TwoWayTerm
+from credibly.losses import (
+    AverageK,
+    ExpectedPositive,
+    LabelPairs,
+    Quasibinary,
+    RowLoss,
+    TwoWay,
+    TwoWayTerm,
+    collectives,
+)
 from credibly.train.distributed import WholeLoss
 
 LABELS = 5

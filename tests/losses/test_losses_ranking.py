@@ -8,12 +8,15 @@ import pytest
 import torch
 
 import credibly as cr
-from credibly.losses.assume_negative import AssumeNegative
-from credibly.losses.balanced_topk import BalancedTopK
-from credibly.losses.expected_positive import ExpectedPositive
-from credibly.losses.online_estimation import OnlineEstimation
-from credibly.losses.robust_multi_label import RobustMultiLabel
-from credibly.losses.warp import Warp, rank_weights
+from credibly.losses import (
+    AssumeNegative,
+    BalancedTopK,
+    ExpectedPositive,
+    OnlineEstimation,
+    RobustMultiLabel,
+    Warp,
+)
+from credibly.losses.warp import rank_weights
 
 
 def batch(size=1.5, rows=7, labels=6):

@@ -8,7 +8,7 @@ import torch
 from torch.nn.functional import cross_entropy, one_hot
 
 import credibly as cr
-from credibly.losses.softmax import Softmax, softmax_log_odds
+from credibly.losses import Softmax
 
 mp.mp.dps = 50
 KINDS = [None, "uniform", "max_confidence", "none_class"]
@@ -114,7 +114,7 @@ def test_nan_stays_in_its_row(kind):
 @pytest.mark.parametrize("size", [1.0, 40.0, 1e4])
 def test_log_odds_are_exact_where_probabilities_are_not(size):
     scores = size * torch.tensor([[1.0, 0.5, -1.0, 0.25], [0.0, 0.0, 0.0, 0.0]]).double()
-    log_odds = softmax_log_odds(scores)
+    log_odds = Softmax().log_odds(scores)
     for i, row in enumerate(scores.tolist()):
         for k, v in enumerate(row):
             others = mp.fsum(mp.exp(mp.mpf(u)) for j, u in enumerate(row) if j != k)

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import copy
 import math
-from contextlib import nullcontext
 
 import pytest
 import torch
-from loss_instances import LOSSES, call_method, each_labelwise, each_loss, example
+from loss_instances import LOSSES, PATHS, call_method, each_labelwise, each_loss, example
 
 import credibly as cr
 from credibly import losses as cl
-from credibly.losses.fused.form import force_torch
 
-PATHS = {"kernels": nullcontext, "torch": force_torch}
 each_path = pytest.mark.parametrize("path", PATHS.values(), ids=PATHS)
 
 

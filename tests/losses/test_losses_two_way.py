@@ -7,11 +7,11 @@ import math
 import mpmath as mp
 import pytest
 import torch
+from loss_instances import PATHS
 
 import credibly as cr
 from credibly import losses as cl
-from credibly.losses.fused.form import force_torch
-from credibly.losses.two_way import TwoWay
+from credibly.losses import TwoWay
 
 mp.mp.dps = 50
 SETTINGS = [
@@ -85,7 +85,7 @@ def test_value_and_gradient_are_those_computed_by_hand(loss, size, pure_torch):
     expected, slopes = by_hand(loss, scores, targets)
     for dtype, digits in ((torch.float64, 1e-12), (torch.float32, 1e-6)):
         if pure_torch:
-            with force_torch():
+            with PATHS["torch"]():
                 value, grad = run(loss, scores.to(dtype), targets.to(dtype))
         else:
             value, grad = run(loss, scores.to(dtype), targets.to(dtype))
@@ -101,7 +101,7 @@ def test_kernel_and_torch_form_agree_with_the_formula_on_larger_batches(loss, sh
     exact = scores.double().requires_grad_()
     loss.plain_mean(exact, targets.double()).backward()
     _, kernel = run(loss, scores, targets)
-    with force_torch():
+    with PATHS["torch"]():
         _, closed = run(loss, scores, targets)
     for grad in (kernel, closed):
         assert (grad - exact.grad).abs().max() <= 1e-6 * exact.grad.abs().max()
@@ -168,7 +168,7 @@ def test_nan_stays_in_its_row_and_column(pure_torch):
         ("both", rows[:, None] & (torch.arange(6) != 3)),
     ):
         if pure_torch:
-            with force_torch():
+            with PATHS["torch"]():
                 value, grad = run(TwoWay(ways=ways), scores, targets)
         else:
             value, grad = run(TwoWay(ways=ways), scores, targets)
@@ -184,7 +184,7 @@ def test_an_unknown_score_may_be_anything(pure_torch):
     for odd in (torch.nan, 3e38, torch.inf):
         strange = torch.where(targets < 0, odd, scores)
         if pure_torch:
-            with force_torch():
+            with PATHS["torch"]():
                 value, grad = run(TwoWay(), strange, targets)
         else:
             value, grad = run(TwoWay(), strange, targets)

@@ -14,8 +14,7 @@ from torch import nn
 from credibly import InputError
 from credibly.cli import main
 from credibly.data import Data
-from credibly.train import recipe
-from credibly.train.assembly import resolve
+from credibly.train import recipe, resolve
 from credibly.train.distributed import epoch_batches, share
 from credibly.train.optimizer import Average, learning_rate
 from credibly.train.recipes import from_table, to_table
