@@ -1,7 +1,7 @@
 """Store checksums in Parquet and safetensors files that cover every byte.
 
 The writer puts ``PLACEHOLDER``, which contains zeros, into the metadata of the file. ``seal``
-replaces the zeros with the SHA-256 of the file as it was. Any program can still read the file.
+replaces the zeros with the SHA-256 of the file as it was. Every program can still read the file.
 ``verify`` computes the SHA-256 with the zeros restored and compares.
 """
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -38,12 +37,12 @@ class StratifiedFolds(BaseCrossValidator):
         self.n_splits = int(checks.at_least("n_splits", n_splits, 2))
         self.random_state = random_state
 
-    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> Any:
+    def get_n_splits(self, X: object = None, y: object = None, groups: object = None) -> int:
         """Return the number of folds."""
         return self.n_splits
 
     def split(
-        self, X: Any, y: Any = None, groups: Any = None
+        self, X: object, y: object = None, groups: object = None
     ) -> Generator[tuple[Array, Array], None, None]:
         """Yield training and test rows of each fold.
 
@@ -92,8 +91,8 @@ def _most(first: Array, second: Array, generator: np.random.Generator) -> int:
     return int(best[0] if best.size == 1 else generator.choice(best))
 
 
-def _present(y: Any) -> Array:
-    array = y.toarray() if sparse.issparse(y) else np.asarray(y)
+def _present(y: object) -> Array:
+    array = sparse.csr_matrix(y).toarray() if sparse.issparse(y) else np.asarray(y)
     if array.ndim == 1:
         classes, index = np.unique(array, return_inverse=True)
         return np.eye(len(classes), dtype=bool)[index]

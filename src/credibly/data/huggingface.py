@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -109,7 +108,7 @@ def _features(table: pa.Table, folder: Path) -> JsonObject:
     return read_json(info).get("features", {}) if info.exists() else {}
 
 
-def _class_names(feature: Any) -> list[str] | None:
+def _class_names(feature: object) -> list[str] | None:
     """Return the names of a ClassLabel, or of a list of them."""
     if isinstance(feature, list) and feature:
         feature = feature[0]

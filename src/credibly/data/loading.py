@@ -7,15 +7,16 @@ import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
+import pyarrow as pa
 
 from credibly import checks
 from credibly.arrays import to_numpy
 from credibly.checks import InputError, input_file, located, nearest
 from credibly.data.images import ImageFiles, LazyImages
-from credibly.data.preparation import column_names, listed
+from credibly.data.preparation import Columns, Preparation, column_names, listed
 from credibly.data.readers import (
     EMBEDDED,
     FRAME,
@@ -32,9 +33,6 @@ from credibly.targets import MANY_LABELS, Coding, SparseTargets
 from credibly.types import Array, ArrayLike, ArrowTable, JsonObject
 from credibly.untrusted.arrays import read_arrays
 from credibly.untrusted.images import EXTENSIONS
-
-if TYPE_CHECKING:
-    from credibly.data.preparation import Preparation
 
 Source: TypeAlias = str | os.PathLike[str] | Data | ArrowTable
 _ENDINGS = {ending: kind for kind, reader in KINDS.items() for ending in reader.endings}
@@ -111,14 +109,12 @@ def load_new(
     Raises:
         InputError: as for ``load``, and for missing features; the message names all of them.
     """
-    options = {**_taken(source, reader or {}), **options}
-    parts: Any = (
-        *(seed, options.pop("test", None), options.pop("calibration", 0.2)),
-        options.pop("val", "calibrate"),
-    )
+    given: JsonObject = {**_taken(source, reader or {}), **options}
+    test, calibration = given.pop("test", None), given.pop("calibration", 0.2)
+    parts = (seed, test, calibration, given.pop("val", "calibrate"))
     known = {"preparation": preparation, "to_predict": True}
     wanted = None if isinstance(source, str) and source in EMBEDDED else labels
-    return _loaded(source, options, wanted, parts, skip_bad_images, known)
+    return _loaded(source, given, wanted, parts, skip_bad_images, known)
 
 
 def _taken(source: Source, stored: Mapping[str, object]) -> JsonObject:
@@ -129,7 +125,7 @@ def _taken(source: Source, stored: Mapping[str, object]) -> JsonObject:
     return {name: value for name, value in stored.items() if name in names}
 
 
-def _reader_of(source: Source) -> tuple[str, Reader, Any]:
+def _reader_of(source: Source) -> tuple[str, Reader, Path | ArrowTable | None]:
     """Return the name of the source, its reader, and the reader's input. Embedded data: None."""
     if isinstance(source, ArrowTable):
         return "a data frame", FRAME, source
@@ -183,7 +179,7 @@ def _loaded(
 def from_arrays(
     *,
     targets: ArrayLike | SparseTargets,
-    features: Any = None,
+    features: object = None,
     images: ArrayLike | None = None,
     texts: Sequence[str] | Sequence[Sequence[str]] | None = None,
     labels: Sequence[str] | None = None,
@@ -218,10 +214,6 @@ def from_arrays(
     names = column_names(features)
     columns = None
     if names is not None:
-        import pyarrow as pa
-
-        from credibly.data.preparation import Columns
-
         columns = Columns(pa.table(features).select(names), "`features`")
         features = None
     rows = Data(
@@ -518,8 +510,6 @@ def _prepared(data: Data) -> Data:
     """Return ``data`` with features prepared from its columns, fitted on its training rows."""
     if data.columns is None:
         return data
-    from credibly.data.preparation import Preparation
-
     train = np.flatnonzero(data.split == TRAIN)
     fitted = Preparation.fit(data.columns.take(train) if len(train) else data.columns)
     where = data.columns.where

@@ -16,9 +16,12 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING
 
 from credibly import names
+
+if TYPE_CHECKING:
+    from credibly.data.rows import Data
 
 GROUP = "credibly.readers"
 """The entry-point group of readers: NAME = "module:function"."""
@@ -60,7 +63,7 @@ class Reader:
     layout: tuple[str, ...] = ()
 
     @property
-    def function(self) -> Callable[..., Any]:
+    def function(self) -> Callable[..., Data]:
         """Import the function."""
         module, _, name = self.where.partition(":")
         return getattr(import_module(module), name)
@@ -79,7 +82,7 @@ class Reader:
         return {name: SHARED.get(name) or OPTIONS[name] for name in self.layout} | own
 
 
-def _option(hint: Any, help: str) -> Option:
+def _option(hint: type, help: str) -> Option:
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
         hint = next(part for part in typing.get_args(hint) if part is not types.NoneType)
     arguments = typing.get_args(hint)

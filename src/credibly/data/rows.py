@@ -14,7 +14,6 @@ import numpy as np
 
 from credibly import checks
 from credibly.checks import InputError, fits_memory, located, nearest
-from credibly.data.images import LazyImages
 from credibly.data.preparation import column_names
 from credibly.data.sparse_rows import SparseRows, is_sparse_matrix
 from credibly.data.splits import PARTS
@@ -30,6 +29,8 @@ if TYPE_CHECKING:
 Augmentation = Literal["none", "shift", "shift+flip", "crop+flip", "imagenet"]
 Kind = Literal["features", "images", "text", "text+regions"]
 INPUTS = ("features", "sparse_features", "images", "texts")
+PER_ROW = (*INPUTS, "targets", "ids", "split", "truth", "weights", "columns", "regions", "encoded")
+"""Attributes with an entry for each row."""
 AUGMENTATIONS = ("none", "shift", "shift+flip", "crop+flip", "imagenet")
 
 
@@ -125,7 +126,7 @@ class Data:
             put("weights", np.asarray(self.weights, dtype=np.float64))
         if isinstance(self.images, np.ndarray) and self.images.ndim == 3:
             put("images", self.images[..., None])
-        if self.texts is not None and not _is_text_matrix(self.texts):
+        if self.texts is not None:
             put("texts", text_matrix(self.texts, f"{self.source}: "))
         self._check()
 
@@ -239,21 +240,16 @@ class Data:
         """Return these rows, in this order. A contiguous range is not copied."""
         rows = np.asarray(rows)
         rows = np.flatnonzero(rows) if rows.dtype == bool else rows.astype(np.int64)
-        index: Any = rows
-        if len(rows) and (np.diff(rows) == 1).all():
-            index = slice(int(rows[0]), int(rows[-1]) + 1)
-        chosen = {
-            name: None if getattr(self, name) is None else getattr(self, name)[index]
-            for name in ("targets", "ids", "split", "features", "truth", "weights", "texts")
-        }
-        for name in ("columns", "sparse_features", "regions", "encoded"):
+        contiguous = len(rows) > 0 and (np.diff(rows) == 1).all()
+        index = slice(int(rows[0]), int(rows[-1]) + 1) if contiguous else rows
+        chosen = {}
+        for name in PER_ROW:
             held = getattr(self, name)
-            chosen[name] = None if held is None else held.take(rows)
-        if self.images is not None:
-            lazy = isinstance(self.images, LazyImages)
-            chosen["images"] = self.images.take(rows) if lazy else self.images[index]
-        chosen["_decoded"] = chosen["targets"]
-        return dataclasses.replace(self, **chosen)
+            if isinstance(held, (np.ndarray, SparseTargets)):
+                chosen[name] = held[index]
+            elif held is not None:
+                chosen[name] = held.take(rows)
+        return dataclasses.replace(self, **chosen, _decoded=chosen["targets"])
 
     def encoded_by(self, encode: Callable[[Array], Encoded]) -> Data:
         """Return the same rows with the encoded texts that ``encode`` returns."""
@@ -325,14 +321,7 @@ class Data:
         )
 
 
-def _is_text_matrix(texts: object) -> bool:
-    """Return whether ``texts`` were checked before, to skip the check for parts of large data."""
-    if not (isinstance(texts, np.ndarray) and texts.dtype == object and texts.ndim == 2):
-        return False
-    return texts.shape[1] in (1, 2) and all(type(text) is str for text in texts.flat)
-
-
-def _labels(labels: Any, source: str) -> list[str]:
+def _labels(labels: Iterable[object], source: str) -> list[str]:
     names = [str(label) for label in labels]
     if not names or not all(names):
         raise InputError(f"{source}: labels must be one or more non-empty names; got {names[:5]}.")
@@ -525,10 +514,10 @@ def text_matrix(texts: object, where: str) -> Array:
             f"{where}texts must be one text per row, or a pair; got an array of shape "
             f"{matrix.shape}."
         )
-    for row, cells in enumerate(matrix):
-        for column, cell in enumerate(cells):
-            if not isinstance(cell, str):
-                raise InputError(
-                    f"{where}texts must be strings; got {cell!r:.80} in row {row}, column {column}."
-                )
+    for place, cell in enumerate(matrix.flat):
+        if not isinstance(cell, str):
+            row, column = divmod(place, matrix.shape[1])
+            raise InputError(
+                f"{where}texts must be strings; got {cell!r:.80} in row {row}, column {column}."
+            )
     return matrix

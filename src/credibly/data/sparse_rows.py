@@ -31,7 +31,7 @@ class SparseRows:
 
     lengths: Array | None = None
 
-    def __init__(self, matrix: Any) -> None:
+    def __init__(self, matrix: object) -> None:
         from scipy import sparse
 
         made = sparse.csr_matrix(matrix, dtype=np.float32)

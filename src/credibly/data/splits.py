@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from credibly import checks
@@ -89,7 +87,7 @@ def uniforms(seed: int, epoch: int, rows: Array, count: int) -> Array:
     return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def _mix(bits: object) -> Any:
+def _mix(bits: object) -> Array:
     bits = np.asarray(bits) + np.uint64(0x9E3779B97F4A7C15)
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

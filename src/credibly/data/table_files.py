@@ -11,7 +11,6 @@ import re
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
@@ -224,7 +223,7 @@ def _column(where: str, name: str, records: Sequence[Mapping[str, object]]) -> p
         return _mixed(where, name, cells)
 
 
-def _mixed(where: str, name: str, cells: list[Any]) -> pa.Array:
+def _mixed(where: str, name: str, cells: Sequence[object]) -> pa.Array:
     """Return cells of several types; only a mix of numbers and texts is supported."""
     first = next(type(cell) for cell in cells if cell is not None)
     for row, cell in enumerate(cells, start=1):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -406,15 +406,9 @@ class _TableReader:
         return np.array(cells, dtype=np.float32).reshape(self.rows, -1)
 
     def _by_name(self, names: Sequence[str]) -> str | None:
-        return next(
-            (
-                name
-                for name in self.columns
-                # Features of the model are features, even if their name suggests another use.
-                if name.lower() in names and name not in self.known_features
-            ),
-            None,
-        )
+        # Features of the model are features, even if their name suggests another use.
+        others = (name for name in self.columns if name not in self.known_features)
+        return next((name for name in others if name.lower() in names), None)
 
     def _must_have(self, name: str) -> None:
         if name not in self.columns:
@@ -467,7 +461,7 @@ def _is_list(kind: pa.DataType) -> bool:
 # Columns of texts ------------------------------------------------------------------------------
 
 
-def text_cells(column: pa.ChunkedArray, name: str, at: Any) -> list[str]:
+def text_cells(column: pa.ChunkedArray, name: str, at: Callable[[int], str]) -> list[str]:
     """Return the texts of a column; a missing cell is an empty text.
 
     Args:
@@ -507,14 +501,14 @@ def not_utf8(where: str, reason: str) -> InputError:
     return InputError(f"{where} must be UTF-8 text; {reason}. Convert the file to UTF-8.")
 
 
-def _decoded(column: pa.ChunkedArray, name: str, at: Any) -> pa.ChunkedArray:
+def _decoded(column: pa.ChunkedArray, name: str, at: Callable[[int], str]) -> pa.ChunkedArray:
     found = invalid_utf8(column.to_pylist())
     if found is not None:
         raise not_utf8(f"{at(found[0])}, column {name!r}", found[1])
     return column.cast(pa.string())
 
 
-def _refuse_numbers(cells: Sequence[str], name: str, at: Any) -> None:
+def _refuse_numbers(cells: Sequence[str], name: str, at: Callable[[int], str]) -> None:
     """Raise for a column in which every text is a number, such as a score or an id."""
     filled = [row for row, cell in enumerate(cells) if cell.strip()]
     if len(filled) < 2:

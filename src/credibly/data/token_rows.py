@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -27,7 +27,7 @@ class Tensors(dict[str, Tensor]):
     def __len__(self) -> int:
         return self.rows
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return _tensors, (self.rows, dict(self))
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Tensors:

@@ -73,16 +73,18 @@ def changed(images: Array, augment: Augment, chance: Array) -> Array:
         augment: the augmentation.
         chance: (n, ``UNIFORMS``) uniform numbers.
     """
-    steps = (
-        (_jittered, augment.color_jitter, slice(18, 22)),
-        (_operated, augment.operations, slice(6, 12)),
-        (_cut_out, augment.cutout, slice(12, 15)),
-    )
-    for change, strength, numbers in steps:
-        if strength:
-            pairs = zip(images, chance[:, numbers], strict=True)
-            images = np.stack([change(image, strength, own) for image, own in pairs])
-    return images
+    from PIL import Image
+
+    found = []
+    for image, own in zip(images, chance, strict=True):
+        picture = Image.fromarray(image[..., 0] if image.shape[2] == 1 else image)
+        if augment.color_jitter:
+            picture = _jittered(picture, augment.color_jitter, own[18:22])
+        if augment.operations:
+            picture = _operated(picture, augment.operations, own[6:12])
+        pixels = np.asarray(picture).reshape(image.shape)
+        found.append(_cut_out(pixels, augment.cutout, own[12:15]) if augment.cutout else pixels)
+    return np.stack(found)
 
 
 def lighting(deviation: float, chance: Array) -> Array:
@@ -110,20 +112,12 @@ def mixed_targets(own: Array, other: Array, share: Array) -> Array:
     return np.where((own < 0) | (other < 0), np.float32(-1), soft).astype(np.float32)
 
 
-def _jittered(image: Array, strength: float, chance: Array) -> Array:
+def _jittered(picture: Image, strength: float, chance: Array) -> Image:
     """Multiply brightness, contrast and saturation by a factor in 1 ± ``strength`` each."""
-    from PIL import Image, ImageEnhance
-
-    gray = image.shape[2] == 1
-    picture = Image.fromarray(image[..., 0] if gray else image)
-    order = ORDERS[int(chance[3] * len(ORDERS))]
-    enhancers = (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color)
-    for which in order:
-        if gray and which == 2:  # gray images have no saturation
-            continue
-        picture = enhancers[which](picture).enhance(1 + strength * (2 * chance[which] - 1))
-    pixels = np.asarray(picture)
-    return pixels[..., None] if gray else pixels
+    for which in ORDERS[int(chance[3] * len(ORDERS))]:
+        enhance = _enhanced(("Brightness", "Contrast", "Color")[which], 1.0)
+        picture = enhance(picture, strength * (2 * chance[which] - 1))
+    return picture
 
 
 ORDERS = tuple(itertools.permutations(range(3)))
@@ -132,17 +126,12 @@ ORDERS = tuple(itertools.permutations(range(3)))
 # Operations ----------------------------------------------------------------------------------
 
 
-def _operated(image: Array, strength: float, chance: Array) -> Array:
+def _operated(picture: Image, strength: float, chance: Array) -> Image:
     """Apply two operations, drawn with replacement, each of strength up to ± ``strength``."""
-    from PIL import Image
-
-    gray = image.shape[2] == 1
-    picture = Image.fromarray(image[..., 0] if gray else image)
     for which, how_much, sign in (chance[:3], chance[3:6]):
         operation = OPERATIONS[int(which * len(OPERATIONS))]
         picture = operation(picture, strength * how_much * (1 if sign < 0.5 else -1))
-    pixels = np.asarray(picture)
-    return pixels[..., None] if gray else pixels
+    return picture
 
 
 def _cut_out(image: Array, share: float, chance: Array) -> Array:
@@ -159,14 +148,14 @@ def _cut_out(image: Array, share: float, chance: Array) -> Array:
 Operation = Callable[["Image", float], "Image"]
 
 
-def _enhanced(name: str) -> Operation:
-    """Return the operation that multiplies a property of the image by 1 ± 0.9."""
+def _enhanced(name: str, reach: float = 0.9) -> Operation:
+    """Return the operation that multiplies a property of the image by 1 ± ``reach``."""
 
     def operation(picture: Image, amount: float) -> Image:
         from PIL import ImageEnhance
 
         enhancer: Any = getattr(ImageEnhance, name)
-        return enhancer(picture).enhance(1 + 0.9 * amount)
+        return enhancer(picture).enhance(1 + reach * amount)
 
     return operation
 
@@ -300,9 +289,7 @@ class TorchRows(torch.utils.data.Dataset[Sample]):
         return len(self.data)
 
     def __getitem__(self, row: int) -> Sample:
-        if not -len(self) <= row < len(self):
-            raise IndexError(row)
-        row = int(row) % len(self)
+        row = range(len(self))[int(row)]
         inputs, targets, _ = self.batch([row])
         if isinstance(targets, SparseTargets):
             targets = torch.from_numpy(targets.dense())
