@@ -11,7 +11,6 @@ import pytest
 from PIL import Image
 
 import credibly as cr
-from credibly.data.loading import load_new
 
 TRAIN, TEST, CALIBRATION = 0, 1, 2  # what `split` says of a row
 
@@ -80,9 +79,11 @@ def test_labels_can_be_named_and_columns_ignored(tmp_path):
 
 
 def test_rows_to_predict_need_no_targets(tmp_path):
-    path = csv(tmp_path, "x\n1\n2\n3\n")
-    data = load_new(path, labels=["cold", "wet"])
-    assert (data.targets == -1).all()
+    rows = csv(tmp_path, "x,cold,wet\n" + "1,0,1\n2,1,0\n3,1,1\n" * 20)
+    run = cr.train.fit(load(rows, labels=["cold", "wet"]), cr.train.Linear(l2=1.0))
+    found = run.predict(csv(tmp_path, "x\n1\n2\n3\n"))
+    assert found.targets is None
+    assert found.probabilities.shape == (3, 2)
 
 
 BAD_CSV = {

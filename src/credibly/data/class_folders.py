@@ -42,7 +42,12 @@ def read_imagefolder(path: Path, *, labels: Sequence[str] | None = None) -> Data
     }
     if not parts:
         if labels is not None and not subfolders(path):
-            return _unlabelled(path, labels)
+            names = images_below(path)
+            if not names:
+                raise InputError(f"{path} must contain images or a folder for each class.")
+            unknown = unknown_targets(len(names), len(labels))
+            files = ImageFiles(path, names, source=str(path))
+            return image_rows(files, unknown, None, labels, "imagefolder")
         return labelled_folders(path, {"": TRAIN}, labels)
     return labelled_folders(path, published_parts(parts), labels)
 
@@ -124,15 +129,6 @@ def image_rows(
         source=source,
         augmentation="crop+flip",
     )
-
-
-def _unlabelled(path: Path, labels: Sequence[str]) -> Data:
-    names = images_below(path)
-    if not names:
-        raise InputError(f"{path} must contain images or a folder for each class.")
-    unknown = unknown_targets(len(names), len(labels))
-    files = ImageFiles(path, names, source=str(path))
-    return image_rows(files, unknown, None, labels, "imagefolder")
 
 
 def subfolders(path: Path) -> list[Path]:

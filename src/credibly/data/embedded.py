@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from scipy.special import expit, ndtr
 
 from credibly import checks
 from credibly.checks import InputError
-from credibly.data.rows import Data
+from credibly.data.rows import Data, default_labels
 from credibly.data.splits import CALIBRATION, TEST, TRAIN, split_rows
 from credibly.targets import as_decoded
 from credibly.types import Array
@@ -196,7 +197,11 @@ def synthetic(
         >>> bool(abs(data.truth.mean(0) - data.targets.mean(0)).max() < 0.02)
         True
     """
-    _check(n, num_labels, num_features, imbalance, unknown)
+    checks.at_least("n", n, 1)
+    checks.at_least("num_labels", num_labels, 1)
+    checks.at_least("num_features", num_features, 1)
+    checks.at_least("imbalance", imbalance, 1)
+    checks.fraction("unknown", unknown)
     checks.fraction("rate", rate, low_open=True, high_open=True)
     checks.fraction("dependence", dependence, high_open=True)
     if not 0 <= noise < 0.5:
@@ -209,25 +214,17 @@ def synthetic(
     bends = _directions(num_features, num_labels, generator)
     slopes = sharpness * features @ weights + curvature * ((features @ bends) ** 2 - 1)
     rates = rate * imbalance ** -np.linspace(0, 1, num_labels)
-    truth = (1 - 2 * noise) * _sigmoid(slopes + _intercepts(slopes, rates)) + noise
+    truth = (1 - 2 * noise) * expit(slopes + _intercepts(slopes, rates)) + noise
     targets = (_draws(n, num_labels, dependence, generator) < truth).astype(np.float32)
     hidden = generator.random(size=targets.shape) < unknown
     return Data(
-        labels=[f"label-{label:0{len(str(num_labels - 1))}d}" for label in range(num_labels)],
+        labels=default_labels(num_labels),
         targets=as_decoded(np.where(hidden, np.float32(-1), targets)),
         split=split_rows(targets, test=test, calibration=calibration, seed=seed),
         features=features,
         truth=truth,
         source="synthetic",
     )
-
-
-def _check(n: int, num_labels: int, num_features: int, imbalance: float, unknown: float) -> None:
-    checks.at_least("n", n, 1)
-    checks.at_least("num_labels", num_labels, 1)
-    checks.at_least("num_features", num_features, 1)
-    checks.at_least("imbalance", imbalance, 1)
-    checks.fraction("unknown", unknown)
 
 
 def _directions(rows: int, columns: int, generator: np.random.Generator) -> Array:
@@ -241,21 +238,13 @@ def _intercepts(slopes: Array, rates: Array) -> Array:
     low, high = np.full(len(rates), -reach), np.full(len(rates), reach)
     for _ in range(60):
         middle = (low + high) / 2
-        below = _sigmoid(slopes + middle).mean(axis=0) < rates
+        below = expit(slopes + middle).mean(axis=0) < rates
         low, high = np.where(below, middle, low), np.where(below, high, middle)
     return (low + high) / 2
 
 
 def _draws(n: int, num_labels: int, dependence: float, generator: np.random.Generator) -> Array:
     """Return values uniform in each column; the columns share one Gaussian factor."""
-    from scipy.special import ndtr
-
     shared = generator.normal(size=(n, 1))
     own = generator.normal(size=(n, num_labels))
     return ndtr(np.sqrt(dependence) * shared + np.sqrt(1 - dependence) * own)
-
-
-def _sigmoid(values: Array) -> Array:
-    from scipy.special import expit
-
-    return expit(values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import os
 from abc import abstractmethod
@@ -9,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -65,34 +66,19 @@ class LazyImages(Sequence[Array]):
 
 
 class ImageFiles(LazyImages):
-    """Image files below one folder, or boxes (x, y, width, height) cut out of them.
+    """Image files below one folder. A path outside the folder is an error."""
 
-    A path outside the folder is an error.
-    """
-
-    def __init__(
-        self, folder: str | Path, names: Sequence[str], *, source: str, boxes: Array | None = None
-    ) -> None:
-        self.folder, self.boxes = Path(folder), boxes
+    def __init__(self, folder: str | Path, names: Sequence[str], *, source: str) -> None:
+        self.folder = Path(folder)
         self.names = [_inside(self.folder, name, row, source) for row, name in enumerate(names)]
 
     def pixels(self, row: int, at_least: tuple[int, int] | None = None) -> Array:
         path = self.folder / self.names[row]
-        if self.boxes is None:
-            return decode_pixels(path, str(path), at_least)
-        image = decode_pixels(path, str(path))
-        height, width = image.shape[:2]
-        x, y, box_width, box_height = (float(side) for side in self.boxes[row])
-        left, top = min(max(x, 0), width - 1), min(max(y, 0), height - 1)
-        right = max(min(x + box_width, width), left + 1)
-        bottom = max(min(y + box_height, height), top + 1)
-        return image[round(top) : round(bottom), round(left) : round(right)]
+        return decode_pixels(path, str(path), at_least)
 
-    def take(self, rows: Array) -> ImageFiles:
-        chosen = object.__new__(ImageFiles)
-        chosen.folder = self.folder
+    def take(self, rows: Array) -> Self:
+        chosen = copy.copy(self)
         chosen.names = [self.names[int(row)] for row in rows]
-        chosen.boxes = None if self.boxes is None else self.boxes[rows]
         return chosen
 
     def missing(self) -> list[int]:

@@ -60,16 +60,6 @@ def match_columns(
     return [index[name] for name in wanted], extra
 
 
-def warn_of_extra(extra: Sequence[str], where: str) -> None:
-    """Return a sentence about the columns that are ignored, or an empty text."""
-    if extra:
-        many = "s" if len(extra) > 1 else ""
-        warnings.warn(
-            f"{where}: column{many} {listed(extra)} left out: not a feature of the model.",
-            stacklevel=3,
-        )
-
-
 def warn_of_position(model: object, where: str) -> None:
     """Warn in one sentence that the columns of ``where`` are matched by position."""
     warnings.warn(
@@ -95,8 +85,6 @@ def column_names(features: Any) -> list[str] | None:
         return None if names == list(range(len(names))) else [str(name) for name in names]
     if not isinstance(features, ArrowTable):
         return None
-    import pyarrow as pa
-
     try:
         return pa.table(features).column_names
     except (pa.ArrowException, TypeError, ValueError):  # one column, such as a pandas series
@@ -309,8 +297,8 @@ class Preparation:
                 found = column.features(cells)
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
                 row, cell = _first_wrong(column, cells)
-                asked = "a number" if column.type == "numeric" else f"a {column.type}"
-                asked = "yes or no" if column.type == "yes/no" else asked
+                words = {"numeric": "a number", "yes/no": "yes or no"}
+                asked = words.get(column.type, f"a {column.type}")
                 wrong.append(
                     f"row {row + rows.first_row}, column {column.name!r} must be {asked}; got "
                     f"{cell!r:.60}"
@@ -326,7 +314,13 @@ class Preparation:
             )
         if new:
             known = {column.name for column in self.columns}
-            warn_of_extra([name for name in extra if name not in known], where)
+            unused = [name for name in extra if name not in known]
+            if unused:
+                many = "s" if len(unused) > 1 else ""
+                warnings.warn(
+                    f"{where}: column{many} {listed(unused)} left out: not a feature of the model.",
+                    stacklevel=2,
+                )
             counts = [f"{name!r} ({count:,})" for name, count in self.unseen(rows).items()]
             if counts:
                 warnings.warn(

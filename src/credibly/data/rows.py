@@ -310,8 +310,7 @@ class Data:
         share = float(known.row_counts().sum()) / max(int(known.known_rows().sum()), 1)
         shape = "×".join(map(str, self.input_shape)) if self.input_shape else "from files"
         if self.texts is not None:
-            count = self.texts.shape[1]
-            shape = "" if count == 1 else f"in {count} columns"
+            shape = "in 2 columns" if self.texts.shape[1] == 2 else ""
         if self.sparse_features is not None:
             shape += " (sparse)"
         plural = "" if self.num_labels == 1 else "s"

@@ -370,7 +370,7 @@ class _TableReader:
             column = self.columns.get(name)
             if column is not None and _is_list(column.type):
                 return {"features": self._feature_list(name)}
-        names = [name for name in self.columns if not name.startswith(("p:", "s:"))]
+        names = self._others()
         if not names:
             raise InputError(f"{self.path} must have columns of features or of image paths.")
         table = pa.table({name: self.columns[name] for name in names})
@@ -385,7 +385,7 @@ class _TableReader:
 
     def warn_of_features(self) -> None:
         """Warn that the other columns are not used with texts."""
-        names = [name for name in self.columns if not name.startswith(("p:", "s:"))]
+        names = self._others()
         if names:
             warnings.warn(
                 f"{self.path} is read as texts; {listed(names, limit=10)} left out. To confirm, "
@@ -393,6 +393,10 @@ class _TableReader:
                 "in `ignore`.",
                 stacklevel=2,
             )
+
+    def _others(self) -> list[str]:
+        """Return the remaining columns, without probabilities and scores of predictions."""
+        return [name for name in self.columns if not name.startswith(("p:", "s:"))]
 
     def _feature_list(self, name: str) -> Array:
         cells = self.columns.pop(name).to_pylist()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 
@@ -14,6 +16,7 @@ from credibly.data.rows import Data, listed_targets
 from credibly.data.splits import CALIBRATION, TEST, TRAIN
 from credibly.papers.datasets.folders import first_folder, holding
 from credibly.targets import as_decoded, from_signed
+from credibly.types import Array
 from credibly.untrusted.documents import field, read_json, read_lines
 from credibly.untrusted.images import EXTENSIONS
 
@@ -48,8 +51,30 @@ def read_wider(path: Path) -> Data:
                 split.append(code)
     # In the files, 1 is present, −1 absent and 0 unspecified.
     signed = np.array(targets, dtype=np.int8).reshape(-1, len(labels))
-    images = ImageFiles(folder, names, source=str(folder), boxes=np.array(boxes))
+    images = _People(folder, names, np.array(boxes))
     return image_rows(images, as_decoded(from_signed(signed)), split, labels, "wider", ids)
+
+
+class _People(ImageFiles):
+    """Image files of which boxes (x, y, width, height) are cut out."""
+
+    def __init__(self, folder: Path, names: Sequence[str], boxes: Array) -> None:
+        super().__init__(folder, names, source=str(folder))
+        self.boxes = boxes
+
+    def pixels(self, row: int, at_least: tuple[int, int] | None = None) -> Array:
+        image = super().pixels(row)  # boxes are in pixels of the whole image
+        height, width = image.shape[:2]
+        x, y, box_width, box_height = (float(side) for side in self.boxes[row])
+        left, top = min(max(x, 0), width - 1), min(max(y, 0), height - 1)
+        right = max(min(x + box_width, width), left + 1)
+        bottom = max(min(y + box_height, height), top + 1)
+        return image[round(top) : round(bottom), round(left) : round(right)]
+
+    def take(self, rows: Array) -> Self:
+        chosen = super().take(rows)
+        chosen.boxes = self.boxes[rows]
+        return chosen
 
 
 def _box(box: object, where: str) -> list[float]:
