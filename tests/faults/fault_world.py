@@ -173,9 +173,9 @@ def read_whole(path: Path) -> None:
 
         pq.read_table(path)
     elif path.suffix == ".safetensors":
-        from credibly.train.checkpoint import read_tensors
+        from safetensors.torch import load_file
 
-        read_tensors(path)
+        load_file(path)
     elif path.suffix == ".toml":
         tomllib.loads(path.read_text(encoding="utf-8"))
     elif path.suffix in (".json", ".jsonl"):

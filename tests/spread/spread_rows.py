@@ -7,7 +7,6 @@ import dataclasses
 import numpy as np
 
 import credibly as cr
-from credibly.predictions.dataset import shard_metadata, shard_name
 from credibly.targets import SparseTargets
 
 LABELS = ["fork", "apple", "knife", "table", "dog", "never"]
@@ -68,9 +67,9 @@ def write(record, folder, parts):
     """Write a folder of shards."""
     folder.mkdir()
     for index, part in enumerate(splits(parts)):
-        shard = {"origin": "one", **shard_metadata(index, parts, ROWS)}
+        shard = {"origin": "one", "shard": {"index": index, "count": parts, "rows": ROWS}}
         some = dataclasses.replace(record[part], metadata=shard)
-        some.write(folder / shard_name(index, parts))
+        some.write(folder / f"part-{index:05d}-of-{parts:05d}.parquet")
     return folder
 
 
