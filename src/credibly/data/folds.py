@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -37,7 +38,7 @@ class StratifiedFolds(BaseCrossValidator):
         self.n_splits = int(checks.at_least("n_splits", n_splits, 2))
         self.random_state = random_state
 
-    def get_n_splits(self, X: object = None, y: object = None, groups: object = None) -> int:
+    def get_n_splits(self, X: object = None, y: object = None, groups: object = None) -> Any:
         """Return the number of folds."""
         return self.n_splits
 

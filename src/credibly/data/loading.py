@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -179,7 +179,7 @@ def _loaded(
 def from_arrays(
     *,
     targets: ArrayLike | SparseTargets,
-    features: object = None,
+    features: Any = None,
     images: ArrayLike | None = None,
     texts: Sequence[str] | Sequence[Sequence[str]] | None = None,
     labels: Sequence[str] | None = None,

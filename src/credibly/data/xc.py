@@ -10,7 +10,6 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -66,22 +65,20 @@ def read_xc(path: Path, *, labels: Sequence[str] | None = None) -> Data:
         most = MOST_LABELS if all(part.claimed for part in parts) else UNNAMED
         names = default_labels(count, most) if labels is None else list(labels)
         targets = numbered_targets([row for part in parts for row in part.labels], count, str(path))
-    split = np.concatenate(
-        [np.full(len(part.labels), kind) for part, (_, kind) in zip(parts, files, strict=True)]
-    )
-    with located(f"{path}"):
-        features = _matrix(parts, width)
+        rows = _sparse_rows(parts, width)
+        dense = rows.dense() if width < MANY_FEATURES else None
     return Data(
         labels=names,
         targets=as_decoded(targets),
-        split=split,
-        features=features,
+        split=np.repeat([kind for _, kind in files], [len(part.labels) for part in parts]),
+        features=dense,
+        sparse_features=rows if dense is None else None,
         source=path.name,
     )
 
 
-def _matrix(parts: list[_ParsedRows], width: int) -> Any:
-    """Return the features of all rows: dense, or a CSR matrix if there are many features."""
+def _sparse_rows(parts: list[_ParsedRows], width: int) -> SparseRows:
+    """Return the features of all rows."""
     from scipy import sparse
 
     counts, columns, values = (
@@ -90,8 +87,7 @@ def _matrix(parts: list[_ParsedRows], width: int) -> Any:
     )
     starts = np.concatenate([[0], np.cumsum(counts)])
     shape = (len(counts), max(width, 1))
-    features = SparseRows(sparse.csr_matrix((values, columns, starts), shape=shape))
-    return features.matrix if width >= MANY_FEATURES else features.dense()
+    return SparseRows(sparse.csr_matrix((values, columns, starts), shape=shape))
 
 
 def _read(path: Path) -> _ParsedRows:
