@@ -11,7 +11,7 @@ import pytest
 
 import credibly as cr
 from credibly import calibrate, decide, metrics, plot, retrieve, targets
-from credibly.app.statistics.overview import verdict
+from credibly.app import report
 from credibly.pipeline import Pipeline
 from credibly.predictions import Predictions
 from credibly.targets import Targets
@@ -100,9 +100,9 @@ def test_a_run_decodes_when_it_reads_and_when_it_selects(
     assert len(decoded) == 2
 
 
-def test_a_verdict_on_predictions_decodes_nothing(decoded: list[int]) -> None:
+def test_a_report_on_predictions_decodes_nothing(decoded: list[int]) -> None:
     rows = Predictions(PROBABILITIES, LABELS, np.arange(60).astype(str), HARD)
-    verdict(rows)
+    report.render({"rows": rows}, resamples=10)
     assert not decoded
 
 

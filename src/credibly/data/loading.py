@@ -413,21 +413,21 @@ def _in_order(data: Data, labels: Sequence[str] | None) -> Data:
     """Return ``data`` with labels in the order of ``labels``, which must be the same names."""
     if labels is None or list(labels) == data.labels:
         return data
-    known, wanted = set(data.labels), [str(label) for label in labels]
+    wanted = [str(label) for label in labels]
+    expected = set(wanted)
+    place = {label: number for number, label in enumerate(data.labels)}
     for label in wanted:
-        if label not in known:
+        if label not in place:
             raise InputError(
                 f"{data.source} must have the {len(wanted)} labels asked for; it has no {label!r}. "
                 f"{nearest(label, data.labels)}"
             )
-    expected = set(wanted)
-    extra = next((label for label in data.labels if label not in expected), None)
-    if extra is not None:
-        raise InputError(
-            f"{data.source} must have only the {len(wanted)} labels that were asked for; it also "
-            f"has {extra!r}."
-        )
-    place = {label: number for number, label in enumerate(data.labels)}
+    for label in data.labels:
+        if label not in expected:
+            raise InputError(
+                f"{data.source} must have only the {len(wanted)} labels that were asked for; it "
+                f"also has {label!r}."
+            )
     order = [place[label] for label in wanted]
     truth = None if data.truth is None else data.truth[:, order]
     if isinstance(data.targets, SparseTargets):

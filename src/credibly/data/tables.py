@@ -220,7 +220,7 @@ class _TableReader:
     def images(self, name: str, ids: Array | None) -> ImageFiles | EncodedImages:
         column = self.columns.pop(name)
         if pa.types.is_struct(column.type):
-            fields = [column.type.field(i).name for i in range(column.type.num_fields)]
+            fields = [field.name for field in column.type]
             if "bytes" in fields and pc.struct_field(column, "bytes").null_count < self.rows:
                 column = pc.struct_field(column, "bytes")
             elif "path" in fields:
