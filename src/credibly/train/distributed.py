@@ -133,6 +133,9 @@ def share(batches: Sequence[Tensor], rank: int, processes: int) -> list[Tensor]:
 # Processes --------------------------------------------------------------------------------------
 
 SCORING_ROWS = 1024
+CPU_BYTES, OTHER_BYTES = 2**25, 2**29
+"""Activations of a batch of images that is scored. On a CPU, the C library returns larger arrays to
+the system after each layer, which takes longer than the layer itself."""
 
 
 class SingleProcess:
@@ -244,15 +247,15 @@ def score(
     dataset: RowSource,
     accelerator: Accelerator | SingleProcess,
     workers: int = 0,
-    max_bytes: int = 2**29,
+    max_bytes: int | None = None,
     forward: Callable[[Any], Tensor] | None = None,
 ) -> Tensor:
     """Return the scores of every row of ``dataset``, in order, on the CPU of every process.
 
     Scores are float32, or float64 if the model computes in float64. For images, the batch size is
-    the number of images whose activations take ``max_bytes``. This number is fixed, because the
-    batch size changes the last bits. ``forward`` may be a method of the model that returns
-    something else than scores.
+    the number of images whose activations take ``max_bytes`` (default: 32 MB on a CPU, else 512
+    MB). This number is fixed, because the batch size changes the last bits. ``forward`` may be a
+    method of the model that returns something else than scores.
     """
     rank, processes = accelerator.process_index, accelerator.num_processes
     own, forward = torch.arange(len(dataset)).tensor_split(processes)[rank], forward or model
@@ -266,7 +269,8 @@ def score(
 
     rows_at_once = SCORING_ROWS
     if len(dataset) and dataset.lengths is None:
-        rows_at_once = _rows_within(max_bytes, model, forward, inputs(dataset.batch([0])))
+        limit = max_bytes or (CPU_BYTES if accelerator.device.type == "cpu" else OTHER_BYTES)
+        rows_at_once = _rows_within(limit, model, forward, inputs(dataset.batch([0])))
     batches = scoring_batches(own, rows_at_once, dataset.lengths)
     try:
         parts = [

@@ -116,10 +116,14 @@ class Folds:
             >>> folds.averaged([np.array([[0.5]]), np.array([[2.0]])]).tolist()
             [[0.5], [2.0]]
         """
-        places = np.searchsorted(self.scored, np.concatenate([out for _, out in self.parts]))
         total = np.zeros((len(self.scored), scores[0].shape[1]))
-        np.add.at(total, places, np.concatenate(scores))
-        return total / np.bincount(places, minlength=len(total))[:, None]
+        counts = np.zeros(len(total))
+        for (_, outside), own in zip(self.parts, scores, strict=True):
+            places = np.searchsorted(self.scored, outside)
+            np.add.at(total, places, own)
+            np.add.at(counts, places, 1)
+        total /= counts[:, None]
+        return total
 
 
 def fold_numbers(targets: Array, count: int, seed: int) -> Array:
@@ -141,7 +145,7 @@ class Layer:
     """A linear layer.
 
     Attributes:
-        weight: (features, scores), float64.
+        weight: (features, scores), float64 or, between two penalties, as exact as the inputs.
         bias: (scores,), float64.
     """
 
@@ -150,7 +154,7 @@ class Layer:
 
     def scores(self, inputs: Matrix) -> Array:
         """Return the scores of a dense or CSR matrix of rows."""
-        return inputs @ self.weight + self.bias
+        return inputs @ self.weight.astype(np.float64, copy=False) + self.bias
 
     @torch.no_grad()
     def copy_to(self, head: nn.Linear | TermsLinear) -> None:
@@ -242,15 +246,19 @@ def solve(
     search = _Search(
         _grid(axes.lengths) if penalties is None else list(penalties), all=penalties is not None
     )
-    start = Layer(np.zeros((len(axes.lengths), len(bias))), np.asarray(bias, np.float64))
+    # Weights have the precision of the inputs, which they are solved in.
+    zeros = np.zeros((len(axes.lengths), len(bias)), problem.inputs.dtype)
+    start = Layer(zeros, np.asarray(bias, np.float64))
     best = last = [start] * len(folds)
     if state is not None:
         with checkpoints.restoring(state) as saved:
             if saved is not None:
                 search.tried = [(int(at), dict(row)) for at, row in saved.values["tried"]]
-                best, last = _layers(saved, "best", folds), _layers(saved, "last", folds)
+                best = last = _layers(saved, "best", folds)
+                last = _layers(saved, "last", folds) if search.all else best
     while (at := search.next()) is not None:
         begin, l2 = last if search.all else best, search.penalties[at]
+        last = []  # frees memory where it is neither the best nor the start
         last = [
             problem.minimum(inside, l2, layer)
             for layer, (inside, _) in zip(begin, folds.parts, strict=True)
@@ -260,12 +268,15 @@ def solve(
         best = last if search.best == at else best
         search.report(callback)
         if state is not None:
-            checkpoints.write(state, len(search.tried), _checkpoint(search, best, last))
+            kept = {"best": best, "last": last} if search.all else {"best": best}
+            checkpoints.write(state, len(search.tried), _checkpoint(search, kept))
         callback.on_update(len(search.tried), len(search.tried) + (search.next() is not None))
     l2 = search.penalties[search.best]
     scores, odds = problem.out_of_fold(best, folds) if measure else (np.zeros((0, 0)),) * 2
-    weight, own_bias = zip(*((each.weight, each.bias) for each in best), strict=True)
-    mean = Layer(np.mean(weight, axis=0), np.mean(own_bias, axis=0))
+    weights_of = np.stack([each.weight for each in best])
+    biases = np.stack([each.bias for each in best])
+    mean = Layer(weights_of.mean(axis=0, dtype=np.float64), biases.mean(axis=0))
+    del best, last, weights_of
     final = dataclasses.replace(
         problem,
         inputs=problem.inputs.astype(np.float64),
@@ -688,9 +699,9 @@ class _Axes:
 # Checkpoints ----------------------------------------------------------------------------------
 
 
-def _checkpoint(search: _Search, best: list[Layer], last: list[Layer]) -> Checkpoint:
+def _checkpoint(search: _Search, kept: dict[str, list[Layer]]) -> Checkpoint:
     tensors: dict[str, Tensor] = {}
-    for name, layers in (("best", best), ("last", last)):
+    for name, layers in kept.items():
         for number, layer in enumerate(layers):
             own = {"weight": torch.from_numpy(layer.weight), "bias": torch.from_numpy(layer.bias)}
             tensors |= prefixed(f"{name}.{number}", own)
