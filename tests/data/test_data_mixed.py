@@ -81,8 +81,8 @@ LEFT_OUT = {
     "PatientId": (range(100, 160), "'PatientId' left out: .* as ids have"),
     "surname": ([f"N{row}" for row in range(60)], "'surname' left out: .* as ids have"),
     "remark": (
-        [f"patient {row} came in with a cough" for row in range(60)],
-        "'remark' left out: free text. To train on the text only, pass `text='remark'`",
+        [f"patient {row} came from house no{row}" for row in range(60)],
+        "'remark' left out: nearly every row has a different value",
     ),
     "spare": ([""] * 60, "'spare' left out: empty in the training rows"),
 }
@@ -95,6 +95,18 @@ def test_columns_that_are_no_features_are_left_out_and_said(name, tmp_path):
     with pytest.warns(UserWarning, match=said):
         data = cr.data.load(rows)
     assert data.feature_names == ["x"]
+
+
+def test_frequent_words_of_a_text_become_features():
+    notes = [f"Case {row}: a {'Dry' if row % 3 else 'bad'} cough, n{row}" for row in range(60)]
+    rows = pd.DataFrame({"x": np.arange(60.0), "note": notes, "y:a": np.arange(60) % 2})
+    rows.loc[7, "note"] = None
+    with pytest.warns(UserWarning, match="To train on the text only, pass `text='note'`"):
+        data = cr.data.load(rows, calibration=0)
+    assert data.feature_names == ["x", "note: bad", "note (missing)"]  # others: nearly all or one
+    expected = np.arange(60) % 3 == 0
+    np.testing.assert_array_equal(data.features[:, 1:].T, [expected, np.arange(60) == 7])
+    assert str(data.preparation) == "1 numeric, 1 text (1 word); missing cells in note"
 
 
 @pytest.mark.parametrize("name", ["paid", "store_id", "PassengerIdle"])

@@ -46,14 +46,15 @@ COLUMNS = {
     "days before months": {"paid": DAYS.strftime("%d/%m/%Y")},
     "ids": {"patient_id": [f"P{number:05d}" for number in range(ROWS)]},
     "numbered ids": {"PatientId": np.arange(ROWS) + 1000},
-    "free text": {"note": [f"came in on day {d} with a light cough" for d in range(ROWS)]},
+    "texts": {"note": [f"came in on day {d} with {c} spots" for d, c in enumerate(COLOURS)]},
+    "texts with gaps": {"seen_as": holes([f"day {d}: {c} spots" for d, c in enumerate(COLOURS)])},
     "nothing": {"spare": [None] * ROWS},
 }
 EVERYTHING = {name: cells for columns in COLUMNS.values() for name, cells in columns.items()}
 TABLES = {
     name: {"age": COLUMNS["numbers"]["age"], **columns} for name, columns in COLUMNS.items()
 } | {"everything": EVERYTHING}
-LEFT_OUT = "ignore:.* left out"
+LEFT_OUT = "ignore:.* (left out|per frequent word)"
 
 
 def frame(table):
@@ -66,7 +67,7 @@ def frame(table):
 def train(rows, folder):
     settings = cr.train.Network(model="linear", epochs=3, calibrate="none")
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".* left out")
+        warnings.filterwarnings("ignore", ".* (left out|per frequent word)")
         data = cr.data.load(rows, labels=LABELS)
         return data, cr.train.fit(data, settings, folder=folder)
 
@@ -171,8 +172,8 @@ def test_training_by_the_command_line_gives_the_same_run(tmp_path, capsys):
     assert "Data(" not in said
     assert (
         "rows.csv.gz: 2 numeric, 2 yes/no, 2 categorical (one-hot, 6 features), 4 date (4 parts), "
-        "2 id ignored (patient_id, PatientId), 1 text ignored (note), 1 empty ignored (spare); "
-        "missing cells in bmi, town, left"
+        "2 text (8 words), 2 id ignored (patient_id, PatientId), 1 empty ignored (spare); "
+        "missing cells in bmi, town, left, seen_as"
     ) in said
     other = cr.load(tmp_path / "b")
     assert other.data["feature_names"] == data.feature_names

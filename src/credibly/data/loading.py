@@ -513,8 +513,10 @@ def _prepared(data: Data) -> Data:
     train = np.flatnonzero(data.split == TRAIN)
     fitted = Preparation.fit(data.columns.take(train) if len(train) else data.columns)
     where = data.columns.where
-    for kind, names in fitted.left_out.items():
-        warnings.warn(_LEFT_OUT[kind].format(where, listed(names), names[0]), stacklevel=4)
+    for kind, sentence in _SAID.items():
+        names = [column.name for column in fitted.columns if column.type == kind]
+        if names:
+            warnings.warn(sentence.format(where, listed(names), names[0]), stacklevel=4)
     return dataclasses.replace(
         data,
         features=fitted.transform(data.columns),
@@ -524,9 +526,10 @@ def _prepared(data: Data) -> Data:
     )
 
 
-_LEFT_OUT = {
+_SAID = {
     "id": "{0}: {1} left out: nearly every row has a different value, as ids have. To use a column "
     "as ids, pass `id_column={2!r}`.",
-    "text": "{0}: {1} left out: free text. To train on the text only, pass `text={2!r}`.",
+    "text": "{0}: {1} gives one feature per frequent word. To train on the text only, pass "
+    "`text={2!r}`.",
     "empty": "{0}: {1} left out: empty in the training rows.",
 }

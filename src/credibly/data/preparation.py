@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -106,10 +107,17 @@ def listed(names: Sequence[str], form: Callable[[str], str] = repr, limit: int =
 
 pc: Any = pyarrow.compute  # its functions are created at import, invisible to type checkers
 
-Type = Literal["numeric", "yes/no", "categorical", "date", "id", "text", "empty"]
-LEFT_OUT = ("id", "text", "empty")
+Type = Literal["numeric", "yes/no", "categorical", "date", "text", "id", "empty"]
+LEFT_OUT = ("id", "empty")
 MAX_CATEGORIES = 100
 """Categories of a column that get a feature, the most frequent first; the others are all zeros."""
+
+MAX_WORDS = 200
+"""Words of a text column that get a feature, the most frequent first."""
+
+WORD = re.compile(r"\w{2,}")
+WORD_ROWS = 0.02, 0.5
+"""Least and largest share of the cells that such a word occurs in."""
 
 MISSING = ("?", "NA", "N/A", "n/a", "<NA>", "nan", "NaN", "null", "NULL")
 """Cells that say that nothing is known."""
@@ -136,7 +144,7 @@ class TableColumn:
     Attributes:
         name: of the column.
         type: of its cells.
-        values: the categories, most frequent first.
+        values: the categories or words, most frequent first.
         format: of dates in text: ``ISO`` or as for ``strptime``.
         missing: whether cells are missing; a further feature then marks them.
     """
@@ -155,6 +163,8 @@ class TableColumn:
         names = [self.name]
         if self.type == "categorical":
             names = [f"{self.name}={value}" for value in self.values]
+        if self.type == "text":
+            names = [f"{self.name}: {word}" for word in self.values]
         if self.type == "date":
             names = [f"{self.name} ({part})" for part in DATE_PARTS]
         return [*names, f"{self.name} (missing)"] if self.missing else names
@@ -166,6 +176,12 @@ class TableColumn:
             index = pc.index_in(cells.cast(pa.string()), value_set=pa.array(self.values))
             places = pc.fill_null(index, -1).to_numpy()
             found = [(places == place).astype(np.float32) for place in range(len(self.values))]
+        elif self.type == "text":
+            index = {word: place for place, word in enumerate(self.values)}
+            present = np.zeros((len(index), len(cells)), dtype=np.float32)
+            for row, words in enumerate(_words(cells)):
+                present[[index[word] for word in words if word in index], row] = 1
+            found = list(present)
         elif self.type == "date":
             found = _date_parts(as_dates(cells, self.format))
         else:
@@ -201,11 +217,11 @@ class Preparation:
     """How the columns of a table become a matrix of numbers.
 
     It is fitted on training rows, without their labels, and stored in the run, so every row is
-    prepared in the same way. Numbers do not change, yes/no becomes 1 and 0, each category becomes a
-    feature (one-hot), and a date becomes four features. A missing number or date is NaN. Networks
-    replace it by the mean of the training rows, and trees handle it as a separate branch. If
-    training rows had missing cells, a further feature is 1 for a missing cell. Ids, free text and
-    empty columns are ignored.
+    prepared in the same way. Numbers do not change, yes/no becomes 1 and 0, each category and each
+    frequent word of a text becomes a feature that is 1 or 0, and a date becomes four features. A
+    missing number or date is NaN. Networks replace it by the mean of the training rows, and trees
+    handle it as a separate branch. If training rows had missing cells, a further feature is 1 for a
+    missing cell. Ids and empty columns are ignored.
 
     Example:
         >>> cells = {"age": [60, None], "colour": ["red", "blue"], "smoker": ["yes", "no"]}
@@ -252,9 +268,14 @@ class Preparation:
         return None if names is None else cls.of_numbers(names)
 
     @property
+    def _used(self) -> list[TableColumn]:
+        # Texts of version 0.3.0 have no features.
+        return [column for column in self.columns if column.feature_names]
+
+    @property
     def names(self) -> list[str]:
         """Return the columns that rows must have."""
-        return [column.name for column in self.columns if column.type not in LEFT_OUT]
+        return [column.name for column in self._used]
 
     @property
     def feature_names(self) -> list[str]:
@@ -265,15 +286,6 @@ class Preparation:
     def is_plain(self) -> bool:
         """Return whether the features are the columns, unchanged."""
         return self.feature_names == [column.name for column in self.columns]
-
-    @property
-    def left_out(self) -> dict[str, list[str]]:
-        """Return the columns that do not become features, by type."""
-        found = {
-            kind: [column.name for column in self.columns if column.type == kind]
-            for kind in LEFT_OUT
-        }
-        return {kind: names for kind, names in found.items() if names}
 
     def transform(self, rows: Columns, *, new: bool = False) -> Array:
         """Return the matrix of a table, float32 (rows, features).
@@ -287,11 +299,10 @@ class Preparation:
         """
         table, where = rows.table, rows.where
         order, extra = match_columns(table.column_names, self.names, where)
-        used = [column for column in self.columns if column.type not in LEFT_OUT]
         fits_memory(f"the features of {where}", table.num_rows, len(self.feature_names))
         matrix = np.empty((table.num_rows, len(self.feature_names)), dtype=np.float32)
         wrong, place = [], 0
-        for column, number in zip(used, order, strict=True):
+        for column, number in zip(self._used, order, strict=True):
             cells = table.column(number)
             try:
                 found = column.features(cells)
@@ -391,6 +402,9 @@ class Preparation:
             text = f"{len(these)} {kind}"
             if kind == "categorical":
                 text += f" (one-hot, {sum(len(column.values) for column in these)} features)"
+            if kind == "text":
+                count = sum(len(column.values) for column in these)
+                text += f" ({count} {'word' if count == 1 else 'words'})"
             if kind == "date":
                 text += f" ({len(DATE_PARTS)} parts)"
             if kind in LEFT_OUT:
@@ -497,12 +511,28 @@ def _fitted(name: str, column: pa.ChunkedArray) -> TableColumn | str:
     if 2 * distinct > len(known):
         spaces = pc.sum(pc.count_substring(known, " ")).as_py()
         if spaces >= (MANY_WORDS - 1) * len(known):
-            return TableColumn(name, "text")
+            return _fitted_text(name, known, missing)
         if distinct > 20:
             return TableColumn(name, "id")
     counts = [(-each["counts"], each["values"]) for each in pc.value_counts(known).to_pylist()]
     values = tuple(value for _, value in sorted(counts)[:MAX_CATEGORIES])
     return TableColumn(name, "categorical", values, missing=missing)
+
+
+def _fitted_text(name: str, known: pa.ChunkedArray, missing: bool) -> TableColumn:
+    """Return a column of texts with its frequent words, or one to ignore if it has none."""
+    counts = Counter(word for words in _words(known) for word in words)
+    least, most = (share * len(known) for share in WORD_ROWS)
+    words = sorted((-n, word) for word, n in counts.items() if max(least, 2) <= n <= most)
+    if not words:
+        return TableColumn(name, "id")
+    return TableColumn(name, "text", tuple(word for _, word in words[:MAX_WORDS]), missing=missing)
+
+
+def _words(cells: pa.ChunkedArray) -> list[set[str]]:
+    """Return the different words of each cell, in lower case."""
+    texts = pc.utf8_lower(cells.cast(pa.string())).to_pylist()
+    return [set(WORD.findall(text or "")) for text in texts]
 
 
 def _date_formats(known: pa.ChunkedArray) -> list[str]:
