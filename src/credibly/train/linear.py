@@ -27,6 +27,7 @@ from torch import Tensor, nn
 
 from credibly.checks import InputError
 from credibly.data.splits import CALIBRATION, TRAIN, rarest_label
+from credibly.memory_limits import give_back
 from credibly.pipeline import Pipeline
 from credibly.train import checkpoint as checkpoints
 from credibly.train.callbacks import Callback
@@ -249,7 +250,7 @@ def solve(
     # Weights have the precision of the inputs, which they are solved in.
     zeros = np.zeros((len(axes.lengths), len(bias)), problem.inputs.dtype)
     start = Layer(zeros, np.asarray(bias, np.float64))
-    best = last = [start] * len(folds)
+    begin = best = last = [start] * len(folds)
     if state is not None:
         with checkpoints.restoring(state) as saved:
             if saved is not None:
@@ -273,10 +274,13 @@ def solve(
         callback.on_update(len(search.tried), len(search.tried) + (search.next() is not None))
     l2 = search.penalties[search.best]
     scores, odds = problem.out_of_fold(best, folds) if measure else (np.zeros((0, 0)),) * 2
-    weights_of = np.stack([each.weight for each in best])
     biases = np.stack([each.bias for each in best])
-    mean = Layer(weights_of.mean(axis=0, dtype=np.float64), biases.mean(axis=0))
-    del best, last, weights_of
+    mean = Layer(
+        np.stack([each.weight for each in best]).mean(axis=0, dtype=np.float64),
+        biases.mean(axis=0),
+    )
+    del begin, best, last
+    give_back()
     final = dataclasses.replace(
         problem,
         inputs=problem.inputs.astype(np.float64),
