@@ -250,6 +250,7 @@ def _row_costs(
     g, y, w = (np.concatenate([part[i] for part in parts]) for i in range(3))
     row, label = np.nonzero(w > 0)
     known = g[row, label], y[row, label], w[row, label]
+    del parts, g, y, w  # most of the memory of a calibration
     pooled: _Cells | None = None
     found: dict[str, Array] = {}
     with warnings.catch_warnings():  # from folds; the fit on all rows warns too

@@ -19,6 +19,7 @@ from credibly.data import Data
 from credibly.data.splits import TEST, as_often_as_weighted
 from credibly.data.torch_datasets import Augment, TorchRows
 from credibly.files import write_json
+from credibly.memory_limits import give_back
 from credibly.models.network import HeadedModule, NetworkModule
 from credibly.pipeline import Pipeline
 from credibly.targets import SparseTargets, Targets
@@ -352,7 +353,10 @@ def _solve(job: _Job, rows: Data, network: nn.Module) -> tuple[Tensor | None, Js
     figures = _in_json({key: best[key] for key in ("nll", "map", "ace") if key in best})
     row = {"model": recipe.model, **figures, "l2": found.l2, "trials": trials, "weight": 1.0}
     document = {"version": 1, "folds": recipe.folds, "candidates": [row]}
-    return torch.from_numpy(found.scores) if recipe.folds else None, document
+    scores = torch.from_numpy(found.scores) if recipe.folds else None
+    del found
+    give_back()  # what the search has freed
+    return scores, document
 
 
 def _layer_inputs(network: nn.Module, rows: Data) -> Matrix:

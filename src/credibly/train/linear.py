@@ -274,11 +274,8 @@ def solve(
         callback.on_update(len(search.tried), len(search.tried) + (search.next() is not None))
     l2 = search.penalties[search.best]
     scores, odds = problem.out_of_fold(best, folds) if measure else (np.zeros((0, 0)),) * 2
-    biases = np.stack([each.bias for each in best])
-    mean = Layer(
-        np.stack([each.weight for each in best]).mean(axis=0, dtype=np.float64),
-        biases.mean(axis=0),
-    )
+    weight = np.stack([each.weight for each in best]).mean(axis=0, dtype=np.float64)
+    mean = Layer(weight, np.stack([each.bias for each in best]).mean(axis=0))
     del begin, best, last
     give_back()
     final = dataclasses.replace(
