@@ -256,12 +256,21 @@ def test_large_images_get_the_pretrained_network_and_few_epochs(tmp_path, monkey
     monkeypatch.setattr("credibly.models.efficientnet.weights_file", lambda: tmp_path)
     found = resolve(recipe(), rows)
     assert (found.model, found.weights, found.probe_first) == ("efficientnet-lite0", "auto", True)
-    assert (found.epochs, found.patience) == (5, 2)
+    assert (found.image_size, found.epochs, found.patience) == (224, 1, 2)  # 5 × (96 / 224)²
     scratch = resolve(recipe(weights="none"), rows)
     assert (scratch.model, scratch.probe_first) == ("efficientnet-lite0", False)
-    assert (scratch.epochs, scratch.patience) == (30, 0)
+    assert (scratch.image_size, scratch.epochs, scratch.patience) == (96, 30, 0)
     chosen = resolve(recipe(epochs=9, patience=0), rows)
-    assert (chosen.epochs, chosen.patience) == (9, 0)
+    assert (chosen.image_size, chosen.epochs, chosen.patience) == (224, 9, 0)
+    stored = resolve(recipe(image_size=96), rows)
+    assert (stored.image_size, stored.epochs) == (96, 5)
+
+
+@pytest.mark.parametrize(("side", "epochs"), [(112, 1), (128, 2), (160, 3), (256, 5)])
+def test_enlarged_images_take_as_many_epochs_as_cost_the_same(side, epochs, tmp_path, monkeypatch):
+    monkeypatch.setattr("credibly.models.efficientnet.weights_file", lambda: tmp_path)
+    found = resolve(recipe(), files(tmp_path, side))
+    assert (found.image_size, found.epochs) == (224, epochs)
 
 
 def test_without_the_weights_large_images_say_what_to_install(tmp_path, monkeypatch):

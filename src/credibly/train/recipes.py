@@ -276,6 +276,9 @@ class TextLinear(Solved):
 
 
 _HIDDEN = option(None, "hidden width of mlp (default: the model's)", within=(1, 2**20))
+PROBED_EPOCHS = 5
+"""Epochs after a linear probe."""
+
 _WEIGHTS = option(
     None,
     "weights file of the backbone (.safetensors); auto: the weights of efficientnet-lite0 that "
@@ -283,8 +286,8 @@ _WEIGHTS = option(
 )
 _IMAGE_SIZE = option(
     None,
-    "side length that images are scaled to (default: 224; without --probe, smaller images "
-    "keep their size)",
+    "side length that images are scaled to (default: 224; without --probe or probe-first, "
+    "smaller images keep their size)",
     within=(1, 2**13),
 )
 _EVAL_CROP = option(
@@ -374,7 +377,9 @@ class Steps(Recipe):
         open="high",
     )
     epochs: int | None = option(
-        None, "passes over the training rows (default: 30; with probe-first 5)", within=(1, 10**6)
+        None,
+        "passes over the training rows (default: 30; with probe-first 5, for small images fewer)",
+        within=(1, 10**6),
     )
     batch_size: int | None = option(
         None, "rows per step (default: 32 to 128, by number of rows)", within=(1, 2**24)
@@ -433,7 +438,7 @@ class Steps(Recipe):
     @property
     def num_epochs(self) -> int:
         """Return the number of epochs: the given one, or the default."""
-        return self.epochs or (5 if self.probe_first else 30)
+        return self.epochs or (PROBED_EPOCHS if self.probe_first else 30)
 
     def __post_init__(self) -> None:
         super().__post_init__()
