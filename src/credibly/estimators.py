@@ -198,7 +198,7 @@ class CalibratedMultiLabel(MetaEstimatorMixin, _Decides):
             X: (n, features), passed to the estimator unchanged.
             y: see above.
             sample_weight: one weight per row, for the fits of the estimator and of the
-            calibrator.
+                calibrator.
             parameters: metadata for the estimator's ``fit`` and for the splitter, if
                 scikit-learn's metadata routing is enabled.
         """

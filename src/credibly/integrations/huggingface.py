@@ -172,7 +172,7 @@ def save(folder: str | Path, model: Any, pipeline: Pipeline, tokenizer: Any = No
 
     Args:
         folder: as for ``model.save_pretrained``; ``pipeline.json`` is written next to the
-        weights.
+            weights.
         model: a model of transformers.
         pipeline: ``result.pipeline`` of ``cr.calibrate_scores(…, labels=…)``.
         tokenizer: saved too, if given.

@@ -126,7 +126,7 @@ class Calibrate(pl.Callback):
 
     Args:
         loss: the loss that the module is trained with, or its name; by default that of
-        ``Module``.
+            ``Module``.
         out: the predictions file to write. If the loss was given by name, the pipeline is
             written next to it, with the ending ``.pipeline.json``. None: nothing is written.
         labels: names of the labels; by default "0", "1", ….

@@ -34,7 +34,7 @@ class RobustMultiLabel(RowLoss):
         ramp: $s < 1$, the end of the ramp.
         single_weight: $\kappa \ge 0$, weight of the terms of single labels.
         leak: $\lambda$ in [0, 1]; with 0 the loss of outliers stops growing, 1 is the plain
-        hinge.
+            hinge.
         reduction: ``"mean"``, ``"rows"``, ``"sum"`` or ``"none"``; see `Loss`.
 
     Example:

@@ -270,7 +270,7 @@ class Run:
 
         Raises:
             InputError: for another type of input, other features, or other labels or label
-            order.
+                order.
         """
         if rows.kind != self.data["kind"]:
             raise InputError(

@@ -84,7 +84,7 @@ def calibrate_scores(
 
     Raises:
         InputError: if shapes differ, scores contain NaN, or no rows are left for the
-        evaluation.
+            evaluation.
 
     Example:
         >>> rng = np.random.default_rng(0)

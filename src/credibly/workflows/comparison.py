@@ -118,7 +118,7 @@ def compare(
     Args:
         source: data, as for ``cr.data.load``; each worker process reads it.
         out: a folder. It gets ``results.json``, and ``runs/`` with one run folder per loss and
-        seed.
+            seed.
         losses: names, as for ``cr.losses.from_name``.
         seeds: number of runs per loss, with seeds 0, 1, ….
         recipe: how to train; its loss is replaced. For features, ``Auto`` means a network,

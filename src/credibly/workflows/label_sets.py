@@ -156,7 +156,7 @@ def write_sets(
         fit_rows: without ``fit_on``, the rows to fit on; by default half of them, seed 0.
         partial: accept a folder with missing shards; otherwise it is an error.
         executor: as for ``cr.evaluate``; on a cluster, ``out`` is a folder with one file per
-        shard.
+            shard.
         batch_rows: maximum number of rows to read at a time.
         values_in_memory: maximum number of probabilities to fit on: 0.3 GB. Larger files are
             sampled. A guarantee holds for rows that the rule was not fitted on.
