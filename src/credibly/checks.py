@@ -67,29 +67,38 @@ def nearest(name: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(name, near, n=1, cutoff=0.5)
     if close:
         return f"Did you mean {close[0]!r}?"
-    listed = ", ".join(known[:20]) + (", …" if len(known) > 20 else "")
-    return f"Known: {listed}."
+    if not known:
+        return "There are none."
+    shown = [text if len(text) <= 80 else f"{text[:80]}…" for text in known[:20]]
+    return f"Known: {', '.join(shown)}{', …' if len(known) > 20 else ''}."
 
 
 def positive(name: str, value: float) -> float:
     """Return ``value`` as a float; it must be finite and above 0."""
-    if not (math.isfinite(value) and value > 0):
+    if not (_is_finite(value) and value > 0):
         raise InputError(f"`{name}` must be a finite number above 0; got {value!r}.")
     return float(value)
 
 
 def finite(name: str, value: float) -> float:
     """Return ``value`` as a float; it must be finite."""
-    if not math.isfinite(value):
+    if not _is_finite(value):
         raise InputError(f"`{name}` must be a finite number; got {value!r}.")
     return float(value)
 
 
 def at_least(name: str, value: float, lowest: float) -> float:
     """Return ``value`` as a float; it must be finite and at least ``lowest``."""
-    if not (math.isfinite(value) and value >= lowest):
+    if not (_is_finite(value) and value >= lowest):
         raise InputError(f"`{name}` must be a finite number of at least {lowest:g}; got {value!r}.")
     return float(value)
+
+
+def _is_finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except (TypeError, OverflowError):  # a text; a whole number beyond the range of floats
+        return False
 
 
 def whole_number(name: str, value: object, lowest: int) -> int:
@@ -258,6 +267,22 @@ def fits(kind: object, value: object) -> bool:
             kind is float and abs(int(value)) <= 2**53
         )
     return kind is float and isinstance(value, numbers.Real)
+
+
+def type_words(kind: type, *, many: bool = False) -> str:
+    """Return what a message calls a type of plain values.
+
+    Example:
+        >>> type_words(int), type_words(str, many=True)
+        ('a whole number', 'a list of texts')
+    """
+    one, several = {
+        bool: ("true or false", "true or false"),
+        int: ("a whole number", "whole numbers"),
+        float: ("a number", "numbers"),
+        str: ("text", "texts"),
+    }[kind]
+    return f"a list of {several}" if many else one
 
 
 # Tensors, in losses --------------------------------------------------------------------------

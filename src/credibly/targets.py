@@ -417,7 +417,7 @@ def _of_labels(matrix: Array, num_labels: int | None, name: str) -> Array:
     """Return the matrix after checking that it has one column per label."""
     if num_labels is not None and matrix.shape[1] != num_labels:
         raise checks.InputError(
-            f"`{name}` must have {num_labels} columns, one per label; got {matrix.shape[1]}."
+            f"`{name}` must have one column per label, {num_labels}; got {matrix.shape[1]}."
         )
     return matrix
 

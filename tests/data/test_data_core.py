@@ -321,7 +321,7 @@ INFINITE[1, 2] = np.inf
 BAD = {
     "labels twice": ({"labels": ["a", "a"]}, "different names; 'a' appears twice"),
     "empty label": ({"labels": ["a", ""]}, "non-empty names"),
-    "target columns": ({"targets": np.zeros((3, 3))}, "must have 2 columns, one per label; got 3"),
+    "target columns": ({"targets": np.zeros((3, 3))}, "must have one column per label, 2; got 3"),
     "target value": ({"targets": np.full((3, 2), 7.0)}, "got .*7.* at"),
     "infinite feature": ({"features": INFINITE}, r"first in row 1 \(id '1'\), column 2: inf"),
     "rows": ({"features": np.ones((4, 4))}, "a row for each of the 3 rows"),

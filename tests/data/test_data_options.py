@@ -86,7 +86,7 @@ def test_another_package_adds_a_reader_with_its_flags(tmp_path, capsys):
     assert len(cr.data.load(source, repeats=3)) == 12
     with pytest.raises(cr.InputError, match="mine has no option 'year'; it has repeats, drop"):
         cr.data.load(source, year=3)
-    with pytest.raises(cr.InputError, match="`repeats` of mine must be int; got 'x'"):
+    with pytest.raises(cr.InputError, match="`repeats` of mine must be a whole number; got 'x'"):
         cr.data.load(source, repeats="x")
     code, _, error = run(
         capsys, "train", source, "--repeats", 12, "--out", tmp_path / "run", *QUICK
@@ -159,8 +159,8 @@ def test_every_ending_is_read_without_its_kind_and_named_where_none_fits(tmp_pat
     ("option", "value", "words"),
     [
         ("labels", "cat,dog", "`labels` must be a list of names"),
-        ("ignore", 3, "`ignore` of csv must be a list of str"),
-        ("separator", 3, "`separator` of csv must be str; got 3"),
+        ("ignore", 3, "`ignore` of csv must be a list of texts"),
+        ("separator", 3, "`separator` of csv must be text; got 3"),
     ],
 )
 def test_an_option_of_another_type_is_refused(option, value, words, tmp_path):

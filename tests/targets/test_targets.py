@@ -103,7 +103,7 @@ def test_a_class_index_out_of_range_is_named_with_its_row(index):
 
 
 def test_the_wrong_number_of_columns_is_named():
-    with pytest.raises(InputError, match="must have 3 columns, one per label; got 2"):
+    with pytest.raises(InputError, match="must have one column per label, 3; got 2"):
         decode(np.array([[0, 1]]), num_labels=3)
 
 

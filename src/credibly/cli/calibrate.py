@@ -175,7 +175,9 @@ def _fitted_note(options: Options, result: CalibratedScores) -> str:
 
 
 def _show(options: Options, result: CalibratedScores, written: str) -> None:
-    title = f"metrics on {len(result.held_out):,} rows that were not used for fitting"
+    from credibly.notebook import counted
+
+    title = f"metrics on {counted(len(result.held_out), 'row')} that were not used for fitting"
     rows = [[name, *(numbers.get(n) for n in SHOWN)] for name, numbers in result.stages.items()]
     terminal.print_table(title, ["", *SHOWN], rows)
     if result.candidates:

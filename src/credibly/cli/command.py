@@ -10,6 +10,7 @@ import argparse
 import dataclasses
 import inspect
 import itertools
+import json
 import re
 import types
 import typing
@@ -41,7 +42,8 @@ def option(default: object = dataclasses.MISSING, **about: Any) -> Any:
         about: ``positional``, whether it is given without a flag; ``choices``, the allowed
             values; ``metavar``, the name of its value in the help text; ``between``, the
             smallest and the largest number allowed; ``flag``, its name on the command line, if
-            the name of the field is a Python keyword (``as``); ``stdout``, for ``out``: the
+            the name of the field is a Python keyword (``as``); ``argument``, its name in errors
+            of the library, if it differs from the field; ``stdout``, for ``out``: the
             ending of the file that ``-`` writes to stdout, by ``format`` if it depends on the
             format.
     """
@@ -380,6 +382,8 @@ def resolve(options: type[DataclassInstance], arguments: JsonObject) -> Any:
     for flag in flags_of(options):
         if flag.required and values.get(flag.name) in (None, ()):
             raise InputError(f"`{flag.name}` must be given, as an argument or in {config}.")
+        if flag.required and values[flag.name] in ("", ("",)):
+            raise InputError(f"`{flag.name}` must not be empty.")
         limits = flag.about.get("between")
         if limits and values.get(flag.name) is not None:
             between(flag.name, values[flag.name], *limits)
@@ -410,7 +414,7 @@ def stdout_for_dash(options: DataclassInstance) -> Iterator[Any]:
 
 
 def _from_toml(options: type[DataclassInstance], path: Path) -> JsonObject:
-    from credibly.checks import InputError, fits, nearest
+    from credibly.checks import InputError, fits, nearest, type_words
     from credibly.untrusted.documents import read_toml
 
     table = read_toml(path, "configuration")
@@ -423,9 +427,11 @@ def _from_toml(options: type[DataclassInstance], path: Path) -> JsonObject:
         kind, many, choices = flags[name].kind, flags[name].many, flags[name].choices
         parts = value if many and isinstance(value, list) else [value]
         if not all(fits(kind, part) for part in parts):
-            several = "a list of " if many else ""
-            raise InputError(f"{path}: {key!r} must be {several}{kind.__name__}; got {value!r}.")
+            got = json.dumps(value, default=str, ensure_ascii=False)
+            raise InputError(f"{path}: {key!r} must be {type_words(kind, many=many)}; got {got}.")
         for part in parts:
+            if isinstance(part, str) and "\0" in part:
+                raise InputError(f"{path}: {key!r} must not contain a null character.")
             if choices and part not in choices:
                 listed = ", ".join(map(str, choices))
                 raise InputError(f"{path}: {key!r} must be one of {listed}; got {part!r}.")

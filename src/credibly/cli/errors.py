@@ -22,7 +22,9 @@ def sentence(error: BaseException) -> str:
     if isinstance(error, MemoryError):
         return OUT_OF_MEMORY
     if isinstance(error, UnicodeEncodeError):
-        return f"file names must be valid UTF-8; got {error.object!r}. Rename the file."
+        before, after = error.object[: error.start], error.object[error.start :]
+        name = before.rpartition("\0")[2] + after.partition("\0")[0]
+        return f"file names must be valid UTF-8; got {name!r}. Rename the file."
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error)
@@ -51,7 +53,13 @@ def in_flags(text: str, options: type[DataclassInstance], given: Mapping[str, ob
         >>> in_flags("Pass `average_size=2`.", Options, {})
         'Pass --average-size 2.'
     """
-    shown = {flag.name: flag.shown for flag in flags_of(options)}
+    flags = flags_of(options)
+    shown = {
+        flag.about["argument"]: flag.shown
+        for flag in flags
+        if "argument" in flag.about and given.get(flag.name) is not None
+    }
+    shown |= {flag.name: flag.shown for flag in flags}
     of_file = any(
         text.startswith(f"{part}: ") for value in given.values() for part in _texts(value)
     )

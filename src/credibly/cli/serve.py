@@ -60,7 +60,10 @@ class Options(WithTexts, Partial):
 def run(options: Options) -> None:
     from credibly.app.server.connections import fork_workers, server
     from credibly.app.server.guard import EVERYWHERE, QUEUES, Counters
+    from credibly.checks import InputError
 
+    if not options.host:
+        raise InputError("`host` must not be empty; 0.0.0.0 listens on every address.")
     local = ("127.0.0.1", "localhost", "::1")
     hosts = (*local, options.host, *options.allow_host)
     if options.host in EVERYWHERE:

@@ -87,16 +87,16 @@ class Options(Scanned):
     average_size: float | None = None
     guarantee: str | None = option(None, metavar="GUARANTEE")
     delta: float = 0.1
-    recall: float | None = None
-    precision: float | None = None
+    recall: float | None = option(None, argument="level")
+    precision: float | None = option(None, argument="level")
     per: Literal["row", "label"] = "row"
-    coverage: float | None = None
-    best_f: float | None = None
+    coverage: float | None = option(None, argument="level")
+    best_f: float | None = option(None, argument="beta")
     min_precision: float | None = None
-    top_k: int | None = None
+    top_k: int | None = option(None, argument="k")
     threshold: str | None = None
     cost: str | None = None
-    joint_coverage: float | None = None
+    joint_coverage: float | None = option(None, argument="level")
     most_probable: bool | None = None
     joint_from: File | None = None
     apply: File | None = None
@@ -130,7 +130,8 @@ def _rule(options: Options) -> Decision | Pipeline:
     from credibly import decide
     from credibly.checks import InputError
 
-    given = [name for name in RULES if getattr(options, name) not in (None, False)]
+    values = {name: getattr(options, name) for name in RULES}
+    given = [name for name, value in values.items() if value is not None and value is not False]
     if len(given) != 1:
         flags = ", ".join("--" + name.replace("_", "-") for name in RULES)
         got = " and ".join("--" + name.replace("_", "-") for name in given) or "none"

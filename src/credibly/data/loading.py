@@ -271,16 +271,17 @@ def read_npz(
             elif targets is None:
                 inputs = given["images"] if given["features"] is None else given["features"]
                 targets = unknown_targets(len(inputs), 0 if names is None else len(names))
-            return Data(
-                labels=_label_names(targets, names),
-                targets=targets,
-                coding=coding,
-                **given,
-                truth=arrays.get("truth", arrays.get("human_probabilities")),
-                source=path.name,
-                # No flips: a mirrored image may have other labels.
-                augmentation="none" if given["images"] is None else "shift",
-            )
+            names = _label_names(targets, names)
+        return Data(
+            labels=names,
+            targets=targets,
+            coding=coding,
+            **given,
+            truth=arrays.get("truth", arrays.get("human_probabilities")),
+            source=path.name,
+            # No flips: a mirrored image may have other labels.
+            augmentation="none" if given["images"] is None else "shift",
+        )
     except InputError:
         raise
     except (TypeError, ValueError, OverflowError) as error:  # text instead of numbers
@@ -396,9 +397,8 @@ def check_options(name: str, reader: Reader, options: Mapping[str, object]) -> N
             raise InputError(f"{name} has no option {option!r}; it has {listed}.{hint}")
         declared = taken[option]
         if value is not None and not _fits(declared, value):
-            several = "a list of " if declared.many else ""
-            kind = declared.kind.__name__
-            raise InputError(f"`{option}` of {name} must be {several}{kind}; got {value!r:.80}.")
+            kind = checks.type_words(declared.kind, many=declared.many)
+            raise InputError(f"`{option}` of {name} must be {kind}; got {value!r:.80}.")
 
 
 def _fits(option: Option, value: object) -> bool:

@@ -375,7 +375,7 @@ def _known_parts(split: Array, where: str) -> None:
         row = int(strange.argmax())
         raise InputError(
             f"{where}`split` must be 0 (train), 1 (test) or 2 (calibration); "
-            f"got {split[row]!r} at row {row}."
+            f"got {split[row].item()!r} at row {row}."
         )
 
 

@@ -255,7 +255,7 @@ class BestF(FittedThresholds):
     $F$ is not defined; it uses the threshold that is best for all labels pooled.
 
     Args:
-        beta: above 0. A value above 1 weights recall more, a value below 1 precision.
+        beta: in (0, 10⁶]. A value above 1 weights recall more, a value below 1 precision.
         min_precision: minimum precision on the fitted rows; only thresholds that reach it are
             considered. A label without such a threshold is never selected. None: no minimum.
 
@@ -275,7 +275,7 @@ class BestF(FittedThresholds):
     _since: ClassVar[JsonObject] = {"min_precision": None}
 
     def __init__(self, beta: float = 1.0, min_precision: float | None = None) -> None:
-        self.beta = checks.positive("beta", beta)
+        self.beta = checks.between("beta", checks.positive("beta", beta), 0, 1e6)
         if min_precision is not None:
             checks.fraction("min_precision", min_precision, low_open=True)
         self.min_precision = None if min_precision is None else float(min_precision)

@@ -337,13 +337,16 @@ def id_name(names: Sequence[str], id_column: str | None, where: str) -> str | No
 
 def _csv(path: Path, id_column: str | None) -> pa.Table:
     content = pa.py_buffer(unpacked(path))
+    # Arrow refuses a header that is longer than a block.
+    header = bytes(memoryview(content)[: 2**28]).lstrip().partition(b"\n")[0]
+    read = csv.ReadOptions(block_size=max(2**20, 4 * len(header)))
     try:
-        with csv.open_csv(pa.BufferReader(content)) as reader:
+        with csv.open_csv(pa.BufferReader(content), read_options=read) as reader:
             name = id_name(reader.schema.names, id_column, f"{path}: ")
         # Reading ids as text keeps their leading zeros.
         kept: dict[str, Any] = {name or file_schema.ID: pa.string()}
         options = csv.ConvertOptions(column_types=kept)
-        table = csv.read_csv(pa.BufferReader(content), convert_options=options)
+        table = csv.read_csv(pa.BufferReader(content), read, convert_options=options)
         _ = table.column_names  # raises here if a name is not UTF-8
         return table
     except MemoryError:
@@ -385,12 +388,14 @@ def from_columns(table: pa.Table, where: str, plain: Meaning, layout: Layout) ->
         where,
     )
 
+    known = set(names)
+
     def cells(prefix: str, *, nulls: bool = False) -> Array | None:
         if not found.get(prefix) and prefix != "":
             return None
         columns = {}
         for name in chosen:
-            if prefix + name not in names:
+            if prefix + name not in known:
                 hint = nearest(prefix + name, names)
                 raise InputError(f"{where}there must be a column {prefix + name!r}. {hint}")
             columns[prefix + name] = column(table, prefix + name)

@@ -6,6 +6,7 @@ rows, and offsets can point outside the data.
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import re
 from collections import deque
@@ -159,9 +160,14 @@ def _checked(table: pa.Table, path: Path) -> pa.Table:
 
 
 def unpacked(path: Path) -> bytes:
-    """Return the bytes of a text file; a ``.gz`` file is decompressed."""
-    if path.suffix.lower() != ".gz":
-        return read_bytes(path, "text")
+    """Return the bytes of a text file, which must not be UTF-16; a ``.gz`` file is decompressed."""
+    content = _ungzipped(path) if path.suffix.lower() == ".gz" else read_bytes(path, "text")
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise InputError(f"{path} must be UTF-8 text; it is UTF-16. Save it as UTF-8.")
+    return content
+
+
+def _ungzipped(path: Path) -> bytes:
     check_file(path, "text")
     limit = BUDGETS["text"].unpacked or 0
     with worded(f"{path} must be a gzip file"), gzip.open(path) as file:

@@ -57,14 +57,16 @@ class FitRows:
     rows: int | None = None
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        checks.fraction("fraction", self.fraction, low_open=True, high_open=True)
+        checks.at_least("seed", self.seed, 0)
+
     def draw(self, usable: Array, where: str) -> tuple[Array, Array]:
         """Split the row numbers ``usable`` into sorted rows to fit on and rows held out.
 
         Raises:
             InputError: if either part would be empty. ``where`` names the rows in the message.
         """
-        checks.fraction("fraction", self.fraction, low_open=True, high_open=True)
-        checks.at_least("seed", self.seed, 0)
         if len(usable) < 2:
             raise InputError(
                 f"there must be at least 2 {where}, one to fit on and one for the metrics; got "
