@@ -154,15 +154,15 @@ def test_signed_targets_must_be_declared():
 @pytest.mark.parametrize(
     ("fit_rows", "message"),
     [
-        (FitRows(fraction=1.0), r"`fraction` must lie in \(0, 1\)"),
-        (FitRows(rows=0), "must lie between 1 and 9"),
-        (FitRows(rows=10), "must lie between 1 and 9"),
-        (FitRows(seed=-1), "`seed` must be"),
+        ({"fraction": 1.0}, r"`fraction` must lie in \(0, 1\)"),
+        ({"rows": 0}, "must lie between 1 and 9"),
+        ({"rows": 10}, "must lie between 1 and 9"),
+        ({"seed": -1}, "`seed` must be"),
     ],
 )
 def test_rows_to_fit_on_leave_some_to_judge_by(fit_rows, message):
     with pytest.raises(InputError, match=message):
-        fit_rows.draw(np.arange(10), "rows")
+        FitRows(**fit_rows).draw(np.arange(10), "rows")
     with pytest.raises(InputError, match="there must be at least 2"):
         FitRows().draw(np.arange(1), "rows")
     fitted, others = FitRows(rows=3, seed=1).draw(np.arange(5, 15), "rows")

@@ -13,7 +13,7 @@ class Options:
     """Export a run or a map to ONNX, with link, calibrator and decision rule.
 
     The ONNX file of a run maps inputs to scores, probabilities and label sets. That of a map
-    (``credibly calibrate --save map.json``) takes scores, or probabilities if the map was fitted on
+    (`credibly calibrate --save map.json`) takes scores, or probabilities if the map was fitted on
     probabilities. The command runs the file in onnxruntime and compares it with torch:
     probabilities on noise, and label sets on the scores that the run stored. If they differ,
     nothing is written.
