@@ -65,7 +65,7 @@ def test_the_readme_says_what_the_package_is():
     parts = (f"Version {project['version']}", f"Python {python}", project["license"], "typed")
     text = (ROOT / "README.md").read_text()
     results = (ROOT / "docs" / "papers" / "index.md").read_text()
-    pattern = r"There are (\d+) claims\. Heads decide (\d+) of them,\s.*, short networks (\d+)\."
+    pattern = r"There are (\d+) claims\. (\d+) of them.*\s.*and (\d+) with short networks\."
     decided = re.search(pattern, results)
     assert decided is not None
     assert int(decided[1]) == claims

@@ -105,7 +105,7 @@ def run(options: Options) -> None:
             seeds=1,
             recipe=recipe(options),
             jobs=options.jobs,
-            threads=1,  # the same metrics on every machine
+            threads=1,  # the same metrics for any number of cores
             data_options=scenery,
             done=lambda name: advance(1),
         )
