@@ -188,13 +188,6 @@ class TableColumn:
             found = [as_numbers(cells)]
         return [*found, cells.is_null().to_numpy().astype(np.float32)] if self.missing else found
 
-    def unseen(self, cells: pa.ChunkedArray) -> int:
-        """Return the number of cells with a category that has no feature."""
-        if self.type != "categorical":
-            return 0
-        known = without_blanks(cells).drop_null().cast(pa.string())
-        return pc.is_in(known, value_set=pa.array(self.values)).to_pylist().count(False)
-
 
 @dataclass(frozen=True)
 class Columns:
@@ -343,8 +336,12 @@ class Preparation:
 
     def unseen(self, rows: Columns) -> dict[str, int]:
         """Return, by column, the number of cells with a category unknown from training."""
-        categorical = [column for column in self.columns if column.type == "categorical"]
-        counts = {each.name: each.unseen(rows.table.column(each.name)) for each in categorical}
+        counts = {}
+        for column in self.columns:
+            if column.type == "categorical":
+                known = without_blanks(rows.table.column(column.name)).drop_null()
+                index = pc.index_in(known.cast(pa.string()), value_set=pa.array(column.values))
+                counts[column.name] = index.null_count
         return {name: count for name, count in counts.items() if count}
 
     def applied(self, rows: Data) -> Data:

@@ -108,11 +108,10 @@ class Data:
         put("_decoded", self.targets)
         put("coding", "unknown")
         rows = len(self.targets)
-        put("ids", np.arange(rows).astype(str) if self.ids is None else np.asarray(self.ids))
+        ids = np.arange(rows) if self.ids is None else np.asarray(self.ids)
+        put("ids", ids if ids.dtype.kind == "U" else ids.astype(str))
         split = np.zeros(rows) if self.split is None else np.asarray(self.split)
         put("split", split.astype(np.int8))
-        if self.ids.dtype.kind != "U":
-            put("ids", self.ids.astype(str))
         if is_sparse_matrix(self.features):
             put("sparse_features", SparseRows(self.features))
             put("features", None)
