@@ -203,11 +203,7 @@ def cost_curve(counts: ThresholdCounts, miss: float, false_alarm: float) -> Cost
     """
     missed = np.cumsum(counts.present, 1) - counts.present
     alarms = counts.absent.sum(1, keepdims=True) - np.cumsum(counts.absent, 1) + counts.absent
-    return _curve(counts, miss * missed + false_alarm * alarms)
-
-
-def _curve(counts: ThresholdCounts, total: Array) -> CostCurve:
-    cost, half = _mean(total, counts.rows)
+    cost, half = _mean(miss * missed + false_alarm * alarms, counts.rows)
     return CostCurve(counts.grid, cost, np.maximum(cost - half, 0), cost + half)
 
 

@@ -89,7 +89,8 @@ def verdict(predictions: Predictions, atlas: list[LabelSummary] | None = None) -
     calibrated = bool(predictions.metadata.get("calibrator"))
     level, overall = _overall(p, y, calibrated)
     count, counts = _counts(p, y)
-    flagged = _flagged_grade(len(too_high) + len(too_low), len(predictions.labels))
+    share = (len(too_high) + len(too_low)) / max(len(predictions.labels), 1)
+    flagged = graded(share, 0.1, 1 / 3)
     precision = np.array([row.average_precision for row in rows])
     if predictions.scores is not None:
         precision = to_numpy(metrics.average_precision(predictions.scores, Targets(y)))
@@ -105,10 +106,9 @@ def verdict(predictions: Predictions, atlas: list[LabelSummary] | None = None) -
     return Verdict(sentences, too_high, too_low, level if level == "unknown" else worst)
 
 
-def _flagged_grade(flagged: int, labels: int) -> Grade:
-    """Return the grade by the share of labels whose probabilities are clearly off."""
-    share = flagged / max(labels, 1)
-    return "good" if share <= 0.1 else "fair" if share <= 1 / 3 else "poor"
+def graded(off: float, good: float, fair: float) -> Grade:
+    """Return the grade by how far something is off, and up to which limits it is good or fair."""
+    return "good" if off <= good else "fair" if off <= fair else "poor"
 
 
 def _counts(p: Array, y: Array) -> tuple[Grade, str]:
@@ -118,8 +118,7 @@ def _counts(p: Array, y: Array) -> tuple[Grade, str]:
     real = float(np.where(known, y, 0).sum(dtype=np.float64))
     if not real:
         return "good", ""
-    off = abs(expected / real - 1)
-    grade: Grade = "good" if off <= 0.1 else "fair" if off <= 0.25 else "poor"
+    grade = graded(abs(expected / real - 1), 0.1, 0.25)
     if grade == "good":
         return grade, ""
     return grade, f"It expects {expected:,.0f} labels where there are {real:,.0f}."

@@ -14,6 +14,7 @@ from credibly.app.statistics.overview import (
     FirstLook,
     Grade,
     Verdict,
+    graded,
 )
 from credibly.metrics import top_labels
 from credibly.metrics.calibration import ReliabilityDiagram
@@ -107,8 +108,7 @@ class TopLook:
         """Return a grade by expected against real hits among the labels held."""
         if not self.has_truth:
             return "unknown"
-        off = abs(self.expected.sum() / max(self.hits.sum(), 1) - 1)
-        return "good" if off <= 0.1 else "fair" if off <= 0.25 else "poor"
+        return graded(abs(self.expected.sum() / max(self.hits.sum(), 1) - 1), 0.1, 0.25)
 
     def row(self, number: int) -> LabelSummary:
         """Return one label as tables of labels show it, over the rows that hold it."""

@@ -174,14 +174,12 @@ class ServedPredictions(ServedFile):
         self,
         path: str | os.PathLike[str],
         *,
-        calibrated: bool = True,
         partial: bool = False,
         joint: Joint | None = None,
         name: str | None = None,
     ) -> None:
         super().__init__(path, partial=partial, name=name)
         self.joint = joint
-        self.calibrated = calibrated
         self._listed = Pending(self._atlas, f"measuring every label, {self.size}")
         self.release()
         if joint is not None:
@@ -241,7 +239,7 @@ class ServedPredictions(ServedFile):
 
     def _before_calibration(self) -> ServedPredictions | None:
         about = self.scan.metadata
-        if not (self.calibrated and self.scan.has_scores and about.get("calibrator")):
+        if not (self.scan.has_scores and about.get("calibrator")):
             return None
         try:
             return _Uncalibrated(self.path, about.get("loss"), self.partial)
@@ -514,13 +512,16 @@ class _Uncalibrated(ServedPredictions):
     """A file read through its loss's link alone: what the model said before calibration."""
 
     def __init__(self, path: str | os.PathLike[str], loss: str | None, partial: bool) -> None:
-        super().__init__(path, calibrated=False, partial=partial)
+        super().__init__(path, partial=partial)
         pipeline = Pipeline(loss, context={"num_labels": len(self.labels), "average_size": 1})
         found = pipeline.loss
         # A file holds one score per label: of two heads or without a link, the log-odds to rank by.
         count = len(self.labels)
         one_score = found is not None and found.has_link and found.num_outputs(count) == count
         self._pipeline = pipeline if one_score else Pipeline()
+
+    def _before_calibration(self) -> None:
+        """Return nothing: this is the state before calibration."""
 
     def _through_link(self, scores: Array) -> Array:
         return self._pipeline.probabilities(scores).astype(np.float32)
