@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 from serve_accessibility import look_at
 from serve_browser import listening
+from starlette.testclient import TestClient
 
 from credibly import Predictions, metrics
 from credibly.app.server import create_app
 from credibly.app.store.address import FileQuery
 from credibly.app.store.store import Store
 from credibly.app.store.top_k import ServedTop
+from credibly.pipeline import Pipeline
 from credibly.retrieve import search
 from credibly.targets import SparseTargets
 
@@ -140,6 +142,15 @@ def test_every_page_that_needs_all_labels_says_so(client, page):
     home = client.get("/").text
     assert 'href="/labels"' in home
     assert 'href="/decide"' not in home
+
+
+def test_a_budget_is_not_fitted_on_the_most_probable_labels(path, tmp_path):
+    Pipeline("bce", labels=LABELS).write(tmp_path / "map.json")
+    with TestClient(create_app([path], map=tmp_path / "map.json", hosts=["testserver"])) as one:
+        body = {"scores": [[0.0] * len(LABELS)], "average_size": 2}
+        answer = one.post("/api/scores", json=body)
+    assert answer.status_code == 400
+    assert "most probable labels of each row" in answer.json()["error"]
 
 
 @pytest.mark.parametrize("page", ["/", "/labels", "/docs", "/static/app.js", "/labels?start=200"])
