@@ -13,12 +13,15 @@ compilation faster. Both are for ``numba.njit``, because only complete kernels a
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, overload
+
+from credibly.types import Array
 
 JIT: Any = {
     "error_model": "numpy",
@@ -39,7 +42,7 @@ EXACT: Any = {
 } | _CALLED_BY_KERNELS
 
 
-def exp_nonpositive(x: Any) -> Any:
+def exp_nonpositive(x: Array) -> Array:
     """Return exp(x) for x ≤ 0; the result is 0 below the smallest normal float.
 
     Example:
@@ -49,7 +52,7 @@ def exp_nonpositive(x: Any) -> Any:
     return np.exp(x)
 
 
-def log1p_unit(x: Any) -> Any:
+def log1p_unit(x: Array) -> Array:
     """Return log(1 + x) for x in [0, 1].
 
     Example:
@@ -59,7 +62,7 @@ def log1p_unit(x: Any) -> Any:
     return np.log1p(x)
 
 
-def log_positive(x: Any) -> Any:
+def log_positive(x: Array) -> Array:
     """Return log(x) for a positive normal x.
 
     Example:
@@ -69,21 +72,18 @@ def log_positive(x: Any) -> Any:
     return np.log(x)
 
 
-def _to_int(_typing: Any, x: Any) -> Any:
-    result, width = (types.int32, 32) if x == types.float32 else (types.int64, 64)
+_BITS = {
+    types.float32: (types.int32, ir.IntType(32)),
+    types.float64: (types.int64, ir.IntType(64)),
+    types.int32: (types.float32, ir.FloatType()),
+    types.int64: (types.float64, ir.DoubleType()),
+}
 
-    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(arguments[0], ir.IntType(width))
 
-    return result(x), generate
+def _same_bits(_typing, x):
+    result, llvm_type = _BITS[x]
 
-
-def _to_float(_typing: Any, x: Any) -> Any:
-    result, llvm_type = (
-        (types.float32, ir.FloatType()) if x == types.int32 else (types.float64, ir.DoubleType())
-    )
-
-    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+    def generate(_context, builder, _signature, arguments):
         return builder.bitcast(arguments[0], llvm_type)
 
     return result(x), generate
@@ -91,8 +91,7 @@ def _to_float(_typing: Any, x: Any) -> Any:
 
 # Convert a float to the integer with the same bits, and back. For x ≥ 0 the integers have the order
 # of x, with NaN on top. Only a maximum over integers becomes vector instructions.
-float_bits: Any = intrinsic(_to_int)
-bits_float: Any = intrinsic(_to_float)
+same_bits: Any = intrinsic(_same_bits)
 
 _ZERO, _HALF, _ONE = np.float32(0), np.float32(0.5), np.float32(1)
 _LOG2_E = np.float32(1 / math.log(2))
@@ -105,24 +104,26 @@ _NEVER_SUBNORMAL = np.float32(1e-16)
 _BIAS, _MANTISSA = np.int32(127), np.int32(23)
 
 
-def _minimax(function: Any, low: float, high: float, degree: int) -> list[np.float32]:
+def _minimax(
+    function: Callable[[Array], Array], low: float, high: float, degree: int
+) -> list[np.float32]:
     """Return the coefficients, constant first, of the Chebyshev interpolant on [low, high]."""
     fit = np.polynomial.Chebyshev.interpolate(function, degree, domain=[low, high])
     return [np.float32(c) for c in fit.convert(kind=np.polynomial.Polynomial).coef]
 
 
-def _exp_rest(r: Any) -> Any:
+def _exp_rest(r: Array) -> Array:
     """Return (exp(r) − 1 − r) / r² from its series."""
-    return sum(r**k / math.factorial(k + 2) for k in range(20))
+    return np.asarray(sum(r**k / math.factorial(k + 2) for k in range(20)))
 
 
-def _log1p_ratio(x: Any) -> Any:
+def _log1p_ratio(x: Array) -> Array:
     return np.log1p(x) / x
 
 
-def _log_rest(x: Any) -> Any:
+def _log_rest(x: Array) -> Array:
     """Return (log(1 + x) − x + x²/2) / x³ from its series."""
-    return sum((-x) ** k / (k + 3) for k in range(60))
+    return np.asarray(sum((-x) ** k / (k + 3) for k in range(60)))
 
 
 _E0, _E1, _E2, _E3, _E4 = _minimax(_exp_rest, -math.log(2) / 2, math.log(2) / 2, 4)
@@ -135,72 +136,60 @@ _L0, _L1, _L2, _L3, _L4, _L5, _L6, _L7, _L8 = _minimax(
 )
 
 
-@overload(exp_nonpositive, jit_options=EXACT)
-def _exp_nonpositive(x: Any) -> Any:
-    if x != types.float32:
+def _overload(function: Callable[[Array], Array], library: Callable[[float], float]) -> Callable:
+    """Return a decorator of the polynomial that stands for ``function`` in float32.
 
-        def double(x: Any) -> Any:
-            return math.exp(x)
+    For float64, it is the function of the C library.
+    """
 
-        return double
+    def decorate(polynomial):
+        def double(x):
+            return library(x)
 
-    def single(x: Any) -> Any:
-        # exp(x) = 2ⁿ exp(r), |r| ≤ log 2 / 2. These comparisons let NaN pass.
-        inside = _LOWEST if x < _LOWEST else x
-        shifted = inside * _LOG2_E + _ROUND
-        n = shifted - _ROUND
-        r = (inside - n * _LN2_HIGH) - n * _LN2_LOW
-        r2 = r * r
-        rest = (_E0 + r * _E1) + r2 * ((_E2 + r * _E3) + r2 * _E4)
-        power = bits_float(np.int32((float_bits(shifted) - _ROUND_BITS + _BIAS) << _MANTISSA))
-        return _ZERO if x < _LOWEST else (_ONE + (r + r2 * rest)) * power
+        overload(function, jit_options=EXACT)(
+            lambda x: polynomial if x == types.float32 else double
+        )
+        return polynomial
 
-    return single
+    return decorate
 
 
-@overload(log1p_unit, jit_options=EXACT)
-def _log1p_unit(x: Any) -> Any:
-    if x != types.float32:
-
-        def double(x: Any) -> Any:
-            return math.log1p(x)
-
-        return double
-
-    def single(x: Any) -> Any:
-        # Evaluating two halves of the polynomial in parallel shortens the chain of multiply-adds.
-        # For x from 6e-12 to 3e-10, x⁴ alone would be subnormal, and subnormal arithmetic is slow.
-        # The small constant prevents that. It is below the rounding error of every sum it enters.
-        x2 = x * x + _NEVER_SUBNORMAL
-        x4 = x2 * x2
-        low = (_P0 + x * _P1) + x2 * (_P2 + x * _P3)
-        high = (_P4 + x * _P5) + x2 * (_P6 + x * _P7)
-        return x * (low + x4 * (high + x4 * (_P8 + x * _P9)))
-
-    return single
+@_overload(exp_nonpositive, math.exp)
+def _exp_nonpositive(x):
+    # exp(x) = 2ⁿ exp(r), |r| ≤ log 2 / 2. These comparisons let NaN pass.
+    inside = _LOWEST if x < _LOWEST else x
+    shifted = inside * _LOG2_E + _ROUND
+    n = shifted - _ROUND
+    r = (inside - n * _LN2_HIGH) - n * _LN2_LOW
+    r2 = r * r
+    rest = (_E0 + r * _E1) + r2 * ((_E2 + r * _E3) + r2 * _E4)
+    power = same_bits(np.int32((same_bits(shifted) - _ROUND_BITS + _BIAS) << _MANTISSA))
+    return _ZERO if x < _LOWEST else (_ONE + (r + r2 * rest)) * power
 
 
-@overload(log_positive, jit_options=EXACT)
-def _log_positive(x: Any) -> Any:
-    if x != types.float32:
+@_overload(log1p_unit, math.log1p)
+def _log1p_unit(x):
+    # Evaluating two halves of the polynomial in parallel shortens the chain of multiply-adds.
+    # For x from 6e-12 to 3e-10, x⁴ alone would be subnormal, and subnormal arithmetic is slow.
+    # The small constant prevents that. It is below the rounding error of every sum it enters.
+    x2 = x * x + _NEVER_SUBNORMAL
+    x4 = x2 * x2
+    low = (_P0 + x * _P1) + x2 * (_P2 + x * _P3)
+    high = (_P4 + x * _P5) + x2 * (_P6 + x * _P7)
+    return x * (low + x4 * (high + x4 * (_P8 + x * _P9)))
 
-        def double(x: Any) -> Any:
-            return math.log(x)
 
-        return double
-
-    def single(x: Any) -> Any:
-        # x = 2ⁿ (1 + m), 1 + m in [√½, √2), computed from the bits without a branch.
-        bits = float_bits(x)
-        whole = np.int32(np.int32(bits - _SQRT_HALF_BITS) >> _MANTISSA)
-        m = bits_float(np.int32(bits - np.int32(whole << _MANTISSA))) - _ONE
-        n = bits_float(np.int32(whole + _ROUND_BITS)) - _ROUND
-        m2 = m * m
-        m4 = m2 * m2
-        low = (_L0 + m * _L1) + m2 * (_L2 + m * _L3)
-        high = (_L4 + m * _L5) + m2 * (_L6 + m * _L7)
-        rest = low + m4 * (high + m4 * _L8)
-        logarithm = n * _LN2_HIGH + (m + (n * _LN2_LOW + (m * m2 * rest - _HALF * m2)))
-        return logarithm + (x - x)  # for NaN, the bits are meaningless; x - x restores NaN
-
-    return single
+@_overload(log_positive, math.log)
+def _log_positive(x):
+    # x = 2ⁿ (1 + m), 1 + m in [√½, √2), computed from the bits without a branch.
+    bits = same_bits(x)
+    whole = np.int32(np.int32(bits - _SQRT_HALF_BITS) >> _MANTISSA)
+    m = same_bits(np.int32(bits - np.int32(whole << _MANTISSA))) - _ONE
+    n = same_bits(np.int32(whole + _ROUND_BITS)) - _ROUND
+    m2 = m * m
+    m4 = m2 * m2
+    low = (_L0 + m * _L1) + m2 * (_L2 + m * _L3)
+    high = (_L4 + m * _L5) + m2 * (_L6 + m * _L7)
+    rest = low + m4 * (high + m4 * _L8)
+    logarithm = n * _LN2_HIGH + (m + (n * _LN2_LOW + (m * m2 * rest - _HALF * m2)))
+    return logarithm + (x - x)  # for NaN, the bits are meaningless; x - x restores NaN

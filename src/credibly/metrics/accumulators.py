@@ -10,7 +10,7 @@ from credibly import checks
 from credibly import targets as coded
 from credibly.arrays import aligned, to_numpy
 from credibly.checks import InputError
-from credibly.targets import Targets, TargetsLike, tally
+from credibly.targets import Coding, Targets, TargetsLike, tally
 from credibly.types import Array, ArrayLike
 
 
@@ -46,17 +46,15 @@ def target_matrix(
     """Return decoded targets, which must have the shape of the values called ``name``."""
     array = to_numpy(targets)
     if array.ndim == 1 and array.dtype.kind in "iu" and len(array) != shape[0]:
-        raise checks.InputError(
+        raise InputError(
             f"class indices must be one per row, {shape[0]}; got {len(array)} of them."
         )
     if array.ndim != 1 and array.shape != shape:
-        raise checks.InputError(
-            f"shapes must agree; got `{name}` {shape}, `targets` {array.shape}."
-        )
+        raise InputError(f"shapes must agree; got `{name}` {shape}, `targets` {array.shape}.")
     told = isinstance(targets, Targets)
     matrix = coded.decode(targets, num_labels=shape[1], whole=told)
     if not told and coded.is_ambiguous(matrix) and (array == coded.UNKNOWN).any():
-        raise checks.InputError(
+        raise InputError(
             "`targets` must say what −1 means; got only −1 and +1, which can be read two ways. "
             'Pass `cr.targets.Targets.of(targets, coding="signed")` if −1 means absent, or '
             '`coding="unknown"` there if −1 means unknown.'
@@ -71,6 +69,20 @@ def probability_pair(
     """Return the same as ``pair``; the values must be probabilities."""
     values, matrix = pair(probabilities, targets, "probabilities")
     return in_unit_interval(values), matrix
+
+
+def batch_pair(
+    probabilities: ArrayLike, targets: TargetsLike, num_labels: int, coding: Coding | None
+) -> tuple[Array, Array]:
+    """Return ``probability_pair`` of a batch of rows, which alone may not show the coding."""
+    decoded = Targets.beside(probabilities, targets, "probabilities", coding=coding, whole=False)
+    values, matrix = probability_pair(probabilities, decoded)
+    if values.shape[1] != num_labels:
+        raise InputError(
+            f"`probabilities` must have {num_labels} labels as in the constructor; "
+            f"got {values.shape[1]}."
+        )
+    return values, matrix
 
 
 def score_pair(scores: ArrayLike, targets: TargetsLike) -> tuple[Array, Array]:
@@ -100,7 +112,7 @@ def hard(targets: Array, metric: str) -> Array:
     if not between.any():
         return targets.astype(np.int8)
     first = tuple(int(i) for i in np.argwhere(between)[0])
-    raise checks.InputError(
+    raise InputError(
         f"`targets` must be 0, 1 or −1 (unknown) for {metric}, which has no meaning for soft "
         f"values; got {targets[first].item()!r} at {first}. Round them first, or use a metric of "
         "soft targets: average_precision, calibration_error, log_loss, brier, top_k_f1."
@@ -117,7 +129,7 @@ def label_sets(sets: ArrayLike) -> Array:
     array = checks.matrix("sets", to_numpy(sets))
     if array.dtype != bool:
         if not ((array == 0) | (array == 1)).all():
-            raise checks.InputError(
+            raise InputError(
                 f"`sets` must be a bool matrix (or 0 and 1); got {array.dtype} in "
                 f"[{array.min():.6g}, {array.max():.6g}]. Threshold probabilities first, for "
                 "example with `cr.decide.Threshold(0.5)`."
@@ -156,7 +168,8 @@ class Accumulator:
     and ``merge`` adds it, so the metric does not depend on how rows were distributed.
     """
 
-    sums: dict[str, Array]
+    def __init__(self, **sums: Array) -> None:
+        self.sums = sums
 
     def state(self) -> dict[str, Array]:
         """Return all sums as arrays, for ``merge``."""
@@ -174,9 +187,12 @@ class Accumulator:
 
 
 class Accumulators(Accumulator):
-    """Several accumulators of the same rows as one; part names become prefixes of the sums."""
+    """Several accumulators of the same rows: the attributes; their names become prefixes."""
 
-    parts: dict[str, Accumulator]
+    @property
+    def parts(self) -> dict[str, Accumulator]:
+        """Return the accumulators by name."""
+        return {name: each for name, each in vars(self).items() if isinstance(each, Accumulator)}
 
     def state(self) -> dict[str, Array]:
         """Return the states of all parts."""
@@ -245,7 +261,7 @@ class Codes(Accumulator):
     """Counts of target values before decoding, since one batch may not show their coding."""
 
     def __init__(self) -> None:
-        self.sums = {"codes": np.zeros(4)}
+        super().__init__(codes=np.zeros(4))
 
     def update(self, targets: TargetsLike, matrix: Array) -> None:
         """Add raw targets; class indices count as their decoded ``matrix``."""

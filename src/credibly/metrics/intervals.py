@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -21,6 +22,8 @@ from credibly.metrics.accumulators import (
 from credibly.metrics.accumulators import label_sets as as_sets
 from credibly.metrics.calibration import (
     COUNT,
+    LOG_LOSS,
+    SQUARED_ERROR,
     bin_error,
     brier,
     least_count,
@@ -32,12 +35,14 @@ from credibly.metrics.calibration import (
 from credibly.metrics.label_sets import exact_match_terms, set_counts, top_k_sets, unknown_below_top
 from credibly.metrics.ranking import rank_influence, sample_average_precision
 from credibly.metrics.summaries import MIN_COUNT, THRESHOLD, TOP, Summary, summarised
-from credibly.metrics.top_labels import HELD, TopLabels
+from credibly.metrics.top_labels import FIGURES, HELD, TopLabels
 from credibly.targets import SparseTargets, Targets, TargetsLike
 from credibly.types import Array, ArrayLike
 
 Method = Literal["bootstrap", "basic", "analytic"]
 
+Metric = Callable[..., Any]
+Column = Array | Targets
 Terms = tuple[Array, Array]
 
 
@@ -50,7 +55,7 @@ class Interval(NamedTuple):
 
 
 def interval(
-    metric: Callable[..., Any],
+    metric: Metric,
     *arrays: TargetsLike,
     level: float = 0.95,
     method: Method = "bootstrap",
@@ -77,20 +82,12 @@ def interval(
         >>> low < 1 / 6 < high
         True
     """
-    _check_options(level, method, resamples)
-    columns = _decoded(metric, _same_rows(arrays))
-    if method == "analytic":
-        return _analytic(metric, columns, options, level)
-
-    def number(*some: Array) -> float:
-        return _number(metric(*some, **options))
-
-    draws = _draws(number, columns, resamples, seed)
-    return quantiles(number(*columns), draws, level, reflect=method == "basic")
+    sampling = _Sampling(level, method, resamples, seed)
+    return _interval(metric, arrays, lambda columns: [columns], sampling, options)
 
 
 def paired_interval(
-    metric: Callable[..., Any],
+    metric: Metric,
     first: TargetsLike,
     second: TargetsLike,
     *shared: TargetsLike,
@@ -113,23 +110,50 @@ def paired_interval(
         >>> paired_interval(log_loss, rates, 0.5 + 0 * rates, targets).high < 0
         True
     """
-    _check_options(level, method, resamples)
-    columns = _decoded(metric, _same_rows((first, second, *shared)))
+    sampling = _Sampling(level, method, resamples, seed)
+
+    def sides(columns: Sequence[Column]) -> list[Sequence[Column]]:
+        one, other, *rest = columns
+        return [[one, *rest], [other, *rest]]
+
+    return _interval(metric, (first, second, *shared), sides, sampling, options)
+
+
+class _Sampling(NamedTuple):
+    level: float
+    method: Method
+    resamples: int
+    seed: int
+
+
+def _interval(
+    metric: Metric,
+    arrays: tuple[TargetsLike, ...],
+    sides: Callable[[Sequence[Column]], list[Sequence[Column]]],
+    sampling: _Sampling,
+    options: dict[str, object],
+) -> Interval:
+    """Return the interval of a metric of one side, or of its difference of two sides."""
+    level, method, resamples, seed = sampling
+    checks.choice("method", method, ("bootstrap", "basic", "analytic"))
+    checks.fraction("level", level, low_open=True, high_open=True)
+    checks.at_least("resamples", resamples, 1)
+    columns = _decoded(metric, _same_rows(arrays))
     if method == "analytic":
-        return _analytic_difference(metric, columns, options, level)
+        return _analytic([_row_terms(metric, side, **options) for side in sides(columns)], level)
 
-    def difference(one: Array, other: Array, *rest: Array) -> float:
-        return _number(metric(one, *rest, **options)) - _number(metric(other, *rest, **options))
+    def number(some: Sequence[Column]) -> float:
+        return _minus([_number(metric(*side, **options)) for side in sides(some)])
 
-    draws = _draws(difference, columns, resamples, seed)
-    return quantiles(difference(*columns), draws, level, reflect=method == "basic")
-
-
-def _draws(number: Callable[..., float], columns: list[Any], resamples: int, seed: int) -> Array:
-    """Return the values of the metric on resamples of the rows."""
     rng, rows = np.random.default_rng(seed), len(columns[0])
     resampled = (rng.integers(0, rows, rows) for _ in range(resamples))
-    return np.array([number(*(column[some] for column in columns)) for some in resampled])
+    draws = [number([column[some] for column in columns]) for some in resampled]
+    return quantiles(number(columns), np.array(draws), level, reflect=method == "basic")
+
+
+def _minus(sides: Sequence[Any]) -> Any:
+    """Return the first value, less the second if there are two."""
+    return sides[0] if len(sides) == 1 else sides[0] - sides[1]
 
 
 def quantiles(
@@ -145,27 +169,16 @@ def quantiles(
     return Interval(estimate, float(low), float(high))
 
 
-def _analytic(
-    metric: Callable[..., Any], columns: list[Any], options: dict[str, Any], level: float
-) -> Interval:
-    part, whole = _row_terms(metric, columns, **options)
+def _analytic(sides: list[Terms], level: float) -> Interval:
+    part, whole = sides[0]
     trials = whole.sum()
     if not trials:
         return Interval(np.nan, np.nan, np.nan)
-    estimate = float(part.sum() / trials)
-    if np.isin(whole, (0, 1)).all() and np.isin(part, (0, 1)).all():
+    estimate = float(_minus([part.sum() / whole.sum() for part, whole in sides]))
+    if len(sides) == 1 and all(np.isin(each, (0, 1)).all() for each in (part, whole)):
         low, high = proportion_interval(part.sum(), trials, level, "clopper-pearson")
         return Interval(estimate, float(low), float(high))
-    return _around(estimate, _influence(part, whole), level)
-
-
-def _analytic_difference(
-    metric: Callable[..., Any], columns: list[Any], options: dict[str, Any], level: float
-) -> Interval:
-    first, second, *shared = columns
-    one, other = (_row_terms(metric, [each, *shared], **options) for each in (first, second))
-    estimate = one[0].sum() / one[1].sum() - other[0].sum() / other[1].sum()
-    return _around(float(estimate), _influence(*one) - _influence(*other), level)
+    return _around(estimate, _minus([_influence(*terms) for terms in sides]), level)
 
 
 def _influence(part: Array, whole: Array) -> Array:
@@ -183,13 +196,7 @@ def _around(estimate: float, influence: Array, level: float) -> Interval:
     return Interval(estimate, float(estimate - half), float(estimate + half))
 
 
-def _check_options(level: float, method: str, resamples: int) -> None:
-    checks.choice("method", method, ("bootstrap", "basic", "analytic"))
-    checks.fraction("level", level, low_open=True, high_open=True)
-    checks.at_least("resamples", resamples, 1)
-
-
-def _same_rows(arrays: tuple[TargetsLike, ...]) -> list[Any]:
+def _same_rows(arrays: tuple[TargetsLike, ...]) -> list[Column]:
     others = (aligned(arrays[0], each, "values") for each in arrays[1:])
     columns = [
         array if isinstance(array, Targets) else to_numpy(array) for array in (*arrays[:1], *others)
@@ -204,7 +211,7 @@ def _same_rows(arrays: tuple[TargetsLike, ...]) -> list[Any]:
     return columns
 
 
-def _decoded(metric: Callable[..., Any], columns: list[Any]) -> list[Any]:
+def _decoded(metric: Metric, columns: list[Column]) -> list[Column]:
     """Decode the targets of all rows together: a single resample may not show their coding."""
     code = getattr(metric, "__code__", None)
     ours = getattr(metric, "__module__", "").startswith("credibly.metrics.")
@@ -228,7 +235,7 @@ def _number(value: ArrayLike | float) -> float:
     return float(value)
 
 
-def _row_terms(metric: Callable[..., Any], columns: list[Any], **options: Any) -> Terms:
+def _row_terms(metric: Metric, columns: Sequence[Column], **options: Any) -> Terms:
     """Return (part, whole) of each row such that the metric is Σ part / Σ whole."""
     terms = _TERMS.get(metric)
     if terms is None:
@@ -242,7 +249,7 @@ def _row_terms(metric: Callable[..., Any], columns: list[Any], **options: Any) -
         raise checks.InputError(
             f"an analytic interval needs average='pooled'; got {average!r}. Use method='bootstrap'."
         )
-    if len(columns) == 2 and columns[0].ndim == 2 and columns[0].shape == columns[1].shape:
+    if len(columns) == 2 and len(columns[0].shape) == 2 and columns[0].shape == columns[1].shape:
         both = _by_blocks(lambda *some: np.stack(terms(*some, **options), axis=1), *columns)
         return both[:, 0], both[:, 1]
     return terms(*columns, **options)
@@ -251,7 +258,7 @@ def _row_terms(metric: Callable[..., Any], columns: list[Any], **options: Any) -
 _BLOCK_ENTRIES = 1 << 18
 
 
-def _by_blocks(function: Callable[..., Array], *matrices: Array) -> Array:
+def _by_blocks(function: Callable[..., Array], *matrices: Column) -> Array:
     """Return ``function`` of matrices, computed in blocks of rows; it must treat rows separately.
 
     Intermediate results then take a few megabytes, whatever the size of the matrices.
@@ -262,14 +269,12 @@ def _by_blocks(function: Callable[..., Array], *matrices: Array) -> Array:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def _log_loss(probabilities: Array, targets: Targets, floor: float | None = None) -> Terms:
-    count, costs, _ = row_scores(*probability_pair(probabilities, targets), floor).T
-    return costs, count
-
-
-def _brier(probabilities: Array, targets: Targets) -> Terms:
-    count, _, squared = row_scores(*probability_pair(probabilities, targets)).T
-    return squared, count
+def _proper(
+    score: int, probabilities: Array, targets: Targets, floor: float | None = None
+) -> Terms:
+    """Return the terms of a column of ``row_scores``."""
+    rows = row_scores(*probability_pair(probabilities, targets), floor)
+    return rows[:, score], rows[:, COUNT]
 
 
 def _mean_average_precision(scores: Array, targets: Targets, over: str = "labels") -> Terms:
@@ -286,16 +291,12 @@ def _set_coverage(sets: Array, targets: Targets) -> Terms:
     return hits, present
 
 
-def _set_size(sets: Array) -> Terms:
-    return as_sets(sets).sum(1).astype(np.float64), np.ones(len(sets))
-
-
-_TERMS: dict[Callable[..., Any], Callable[..., Terms]] = {
-    log_loss: _log_loss,
-    brier: _brier,
+_TERMS: dict[Metric, Callable[..., Terms]] = {
+    log_loss: partial(_proper, LOG_LOSS),
+    brier: lambda probabilities, targets: _proper(SQUARED_ERROR, probabilities, targets),
     ranking.mean_average_precision: _mean_average_precision,
     label_sets.set_coverage: _set_coverage,
-    label_sets.set_size: _set_size,
+    label_sets.set_size: lambda sets: (as_sets(sets).sum(1, dtype=np.float64), np.ones(len(sets))),
     label_sets.hamming: lambda sets, targets: label_sets.hamming_terms(*set_pair(sets, targets)),
     label_sets.exact_match: lambda sets, targets: label_sets.exact_match_terms(
         *set_pair(sets, targets)
@@ -537,8 +538,7 @@ class TopGroupSums(_Grouped):
 
     def __init__(self, k: int, bins: int = 15, groups: int = GROUPS) -> None:
         self.ranking = TopLabels(k)
-        figures = ("precision", "nDCG", "recall")
-        names = [f"{name}@{place}" for name in figures for place in range(1, k + 1)]
+        names = [f"{name}@{place}" for name in FIGURES for place in range(1, k + 1)]
         errors = {f"{name}{HELD}": (kind, "bins") for name, kind in _ERRORS.items()}
         super().__init__([*names, f"NLL{HELD}", f"Brier{HELD}"], errors, bins, groups)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from credibly import checks
 from credibly.arrays import like
-from credibly.metrics.accumulators import Accumulators, score_pair
+from credibly.metrics.accumulators import Accumulator, Accumulators, score_pair
 from credibly.metrics.calibration import proportion_interval
 from credibly.metrics.intervals import Interval
 from credibly.metrics.ranking import ValueCounts, cell_influence, tied_auroc, tied_average_precision
@@ -54,7 +54,10 @@ class Curves(Accumulators):
 
     def __init__(self, num_labels: int, exact: int = 2**20) -> None:
         self.labels = [ValueCounts(exact) for _ in range(num_labels)]
-        self.parts = {str(index): each for index, each in enumerate(self.labels)}
+
+    @property
+    def parts(self) -> dict[str, Accumulator]:
+        return {str(index): each for index, each in enumerate(self.labels)}
 
     def update(self, scores: Array, targets: Array) -> None:
         """Add checked rows of scores and decoded targets."""

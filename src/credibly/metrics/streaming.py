@@ -7,7 +7,9 @@ the functions, so on a GPU each update waits for the batch.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import deepcopy
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,10 +18,10 @@ from torch import Tensor
 
 from credibly import checks
 from credibly.arrays import to_numpy
-from credibly.metrics.accumulators import Accumulator, Codes, mean_known, probability_pair
-from credibly.metrics.calibration import KINDS, Average, CalibrationBins, Kind, ProperScores
+from credibly.metrics.accumulators import Accumulator, Codes, batch_pair, mean_known
+from credibly.metrics.calibration import Average, CalibrationBins, Kind, ProperScores
 from credibly.metrics.ranking import tied_average_precision
-from credibly.targets import Coding, Targets, check_tally
+from credibly.targets import Coding, check_tally
 from credibly.types import Array
 
 try:
@@ -39,6 +41,7 @@ class _Streaming(Metric):
     Args:
         num_labels: number of labels.
         accumulator: an empty accumulator with ``update(probabilities, targets)``.
+        result: the function from the accumulator of everything seen to the metric.
         coding: how to read targets of only −1 and +1; without it, ``compute`` raises if only these
             values were seen.
         settings: options of ``torchmetrics.Metric``.
@@ -48,9 +51,17 @@ class _Streaming(Metric):
     is_differentiable = False
 
     def __init__(
-        self, num_labels: int, accumulator: Any, *, coding: Coding | None = None, **settings: Any
+        self,
+        num_labels: int,
+        accumulator: Any,
+        result: Callable[[Any], object],
+        *,
+        coding: Coding | None = None,
+        **settings: Any,
     ) -> None:
         super().__init__(**settings)
+        result(accumulator)  # this checks the options
+        self._result = result
         self.coding: Coding | None = coding
         self._one_batch = False
         self.num_labels = num_labels
@@ -60,15 +71,7 @@ class _Streaming(Metric):
 
     def update(self, probabilities: Tensor, targets: Tensor) -> None:
         """Add a batch of (rows, labels)."""
-        decoded = Targets.beside(
-            probabilities, targets, "probabilities", coding=self.coding, whole=False
-        )
-        values, truth = probability_pair(probabilities, decoded)
-        if values.shape[1] != self.num_labels:
-            raise checks.InputError(
-                f"`probabilities` must have {self.num_labels} labels as in the constructor; "
-                f"got {values.shape[1]}."
-            )
+        values, truth = batch_pair(probabilities, targets, self.num_labels, self.coding)
         batch, codes = deepcopy(self._empty), Codes()
         batch.update(values, truth)
         codes.update(targets, truth)
@@ -96,6 +99,10 @@ class _Streaming(Metric):
     def _tensor(self, value: object) -> Tensor:
         return torch.as_tensor(np.asarray(value), device=self.device)
 
+    def compute(self) -> Any:
+        """Return the metric of everything seen, on all processes."""
+        return self._tensor(self._result(self._total()))
+
 
 class CalibrationError(_Streaming):
     """``metrics.calibration_error`` over all batches.
@@ -119,14 +126,9 @@ class CalibrationError(_Streaming):
         average: Average = "pooled",
         **settings: Any,
     ) -> None:
-        super().__init__(num_labels, CalibrationBins(_checked(num_labels), bins), **settings)
-        self.kind = checks.choice("kind", kind, KINDS)
-        self.average = checks.choice("average", average, ("pooled", "macro", None))
-        self.min_count = min_count
-
-    def compute(self) -> Tensor:
-        """Return the error over everything seen, on all processes."""
-        return self._tensor(self._total().error(self.kind, self.min_count, self.average))
+        result = partial(CalibrationBins.error, kind=kind, min_count=min_count, average=average)
+        empty = CalibrationBins(_checked(num_labels), bins)
+        super().__init__(num_labels, empty, result, **settings)
 
 
 class Reliability(_Streaming):
@@ -147,13 +149,14 @@ class Reliability(_Streaming):
         level: float = 0.95,
         **settings: Any,
     ) -> None:
-        super().__init__(num_labels, CalibrationBins(_checked(num_labels), bins), **settings)
-        self.per_label, self.level = per_label, level
+        result = partial(CalibrationBins.reliability, per_label=per_label, level=level)
+        empty = CalibrationBins(_checked(num_labels), bins)
+        super().__init__(num_labels, empty, result, **settings)
 
     def compute(self) -> dict[str, Tensor]:
         """Return the diagram over everything seen, on all processes."""
-        diagram = self._total().reliability(self.per_label, self.level)
-        return {name: self._tensor(part) for name, part in vars(diagram).items()}
+        fields = vars(self._result(self._total()))
+        return {name: self._tensor(part) for name, part in fields.items()}
 
 
 class LogLoss(_Streaming):
@@ -169,15 +172,11 @@ class LogLoss(_Streaming):
     higher_is_better = False
 
     def __init__(self, num_labels: int, average: Average = "pooled", **settings: Any) -> None:
-        super().__init__(num_labels, ProperScores(_checked(num_labels)), **settings)
-        self.average: Average = checks.choice("average", average, ("pooled", "macro", None))
-
-    def compute(self) -> Tensor:
-        """Return the mean over everything seen, on all processes."""
-        return self._tensor(self._total().log_loss(self.average))
+        result = partial(ProperScores.log_loss, average=average)
+        super().__init__(num_labels, ProperScores(_checked(num_labels)), result, **settings)
 
 
-class Brier(LogLoss):
+class Brier(_Streaming):
     """``metrics.brier`` over all batches.
 
     Example:
@@ -187,9 +186,11 @@ class Brier(LogLoss):
         0.025
     """
 
-    def compute(self) -> Tensor:
-        """Return the mean over everything seen, on all processes."""
-        return self._tensor(self._total().brier(self.average))
+    higher_is_better = False
+
+    def __init__(self, num_labels: int, average: Average = "pooled", **settings: Any) -> None:
+        result = partial(ProperScores.brier, average=average)
+        super().__init__(num_labels, ProperScores(_checked(num_labels)), result, **settings)
 
 
 class AveragePrecision(_Streaming):
@@ -198,7 +199,7 @@ class AveragePrecision(_Streaming):
     This is an approximation: probabilities whose log-odds are in the same bin count as tied, and
     log-odds beyond ±``limit`` form one bin. By default, bins have a width of 0.01. For
     probabilities on this grid the result is exact. ``metrics.average_precision`` is always exact
-    and keeps all scores in memory.
+    and keeps all scores in memory. A label without a positive has NaN.
 
     Example:
         >>> metric = AveragePrecision(num_labels=1)
@@ -219,13 +220,8 @@ class AveragePrecision(_Streaming):
     ) -> None:
         limit = checks.positive("limit", limit)
         counts = _LogOddsCounts(_checked(num_labels), bins, limit)
-        super().__init__(num_labels, counts, **settings)
-        self.average = checks.choice("average", average, ("macro", None))
-
-    def compute(self) -> Tensor:
-        """Return average precision over all batches and processes; NaN without a positive."""
-        each = self._total().average_precision()
-        return self._tensor(mean_known(each) if self.average == "macro" else each)
+        result = partial(_LogOddsCounts.average_precision, average=average)
+        super().__init__(num_labels, counts, result, **settings)
 
 
 class _LogOddsCounts(Accumulator):
@@ -233,7 +229,7 @@ class _LogOddsCounts(Accumulator):
 
     def __init__(self, num_labels: int, bins: int, limit: float) -> None:
         self.limit = limit
-        self.sums = {"bins": CalibrationBins(num_labels, bins).sums["bins"][..., :2]}
+        super().__init__(bins=CalibrationBins(num_labels, bins).sums["bins"][..., :2])
 
     def update(self, probabilities: Array, targets: Array) -> None:
         p, (labels, bins, _) = probabilities.astype(np.float64), self.sums["bins"].shape
@@ -245,9 +241,11 @@ class _LogOddsCounts(Accumulator):
         counts = [np.bincount(place[known], weights, size) for weights in (None, targets[known])]
         self.sums["bins"] += np.stack(counts, axis=1).reshape(labels, bins, 2)
 
-    def average_precision(self) -> Array:
-        """Return the average precision of each label; entries of a bin are ties."""
-        return np.array([tied_average_precision(*each.T) for each in self.sums["bins"]])
+    def average_precision(self, average: Average) -> Array:
+        """Return the average precision of each label or their mean; entries of a bin are ties."""
+        checks.choice("average", average, ("macro", None))
+        each = np.array([tied_average_precision(*counts.T) for counts in self.sums["bins"]])
+        return mean_known(each) if average == "macro" else each
 
 
 def _checked(num_labels: int) -> int:

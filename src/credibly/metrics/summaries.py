@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from credibly.metrics.accumulators import (
     Accumulator,
     Accumulators,
     Codes,
+    batch_pair,
     hard,
     is_soft,
     mean_known,
@@ -47,13 +48,13 @@ from credibly.types import Array, ArrayLike
 class ZeroLabel:
     """IN rows have a known label, OUT rows are known to have none; NaN without such rows."""
 
-    accuracy: Any
+    accuracy: float
     """Share of IN rows whose most probable label is present (ties count by share)."""
-    mean_confidence_in: Any
+    mean_confidence_in: float
     """Mean over IN rows of the largest probability."""
-    mean_confidence_out: Any
+    mean_confidence_out: float
     """MMC: mean over OUT rows of the largest probability; best is 0."""
-    auroc: Any
+    auroc: float
     """Chance that an IN row's largest probability exceeds an OUT row's, ties counted half."""
     rows_in: int
     rows_out: int
@@ -74,13 +75,9 @@ def zero_label(probabilities: ArrayLike, targets: TargetsLike) -> ZeroLabel:
     values, truth = probability_pair(probabilities, targets)
     found = ZeroLabels(values.shape[1])
     found.update(values, hard(truth, "zero_label"))
-    numbers = vars(found.compute())
-    return ZeroLabel(
-        **{
-            name: value if name.startswith("rows") else like(np.float64(value), probabilities)
-            for name, value in numbers.items()
-        }
-    )
+    shares = ("accuracy", "mean_confidence_in", "mean_confidence_out", "auroc")
+    numbers = found.compute()
+    return replace(numbers, **{x: like(getattr(numbers, x), probabilities) for x in shares})
 
 
 class ZeroLabels(Accumulator):
@@ -96,10 +93,8 @@ class ZeroLabels(Accumulator):
 
     def __init__(self, num_labels: int, exact: int = 2**20) -> None:
         self.confidences = ValueCounts(exact)  # weights: rows with a label, rows without
-        self.sums = {
-            "inside": np.zeros(3),  # rows, hits and sum of confidences of rows with a label
-            "seen": np.zeros(num_labels),  # number of rows in which each label is known
-        }
+        # Rows, hits and sum of confidences of rows with a label; rows in which each label is known.
+        super().__init__(inside=np.zeros(3), seen=np.zeros(num_labels))
         # A row has no label for certain only if all labels with any truth are known. These labels
         # are known at the end; there are at least as many as any such row has.
         self._known = 0
@@ -150,7 +145,7 @@ class ZeroLabels(Accumulator):
                 hits / rows_in,
                 confidence / rows_in,
                 np.float64(self._confidence_out if rows_out else 0.0) / rows_out,
-                tied_auroc(inside + outside, inside),
+                np.float64(tied_auroc(inside + outside, inside)),
                 int(rows_in),
                 int(rows_out),
             )
@@ -220,7 +215,7 @@ class RowPrecision(Accumulator):
     """mAP@x: the mean average precision over rows with a positive."""
 
     def __init__(self) -> None:
-        self.sums = {"precision": np.zeros(2)}  # sum, and number of rows with a positive
+        super().__init__(precision=np.zeros(2))  # sum, and number of rows with a positive
 
     def update(self, ranked: Array, targets: Array) -> None:
         """Add checked rows of ranking values, and decoded targets."""
@@ -243,7 +238,6 @@ class TopFour(Accumulators):
 
     def __init__(self, num_labels: int, bins: int) -> None:
         self.sets, self.bins = SetCounts(num_labels), CalibrationBins(num_labels, bins)
-        self.parts = {"sets": self.sets, "bins": self.bins}
 
     def update(self, values: Array, ranked: Array, targets: Array) -> None:
         """Add checked rows of probabilities, ranking values, and decoded targets."""
@@ -294,20 +288,7 @@ class Summary(Accumulators):
         self.top = TopFour(self.num_labels, bins) if self.num_labels > TOP else None
         self.zero = ZeroLabels(self.num_labels) if zero else None
         self.ranks = RankCounts(self.num_labels) if ranks else None
-        self.count = Accumulator()
-        self.count.sums = {"rows": np.zeros(1)}
-        parts = {
-            "bins": self.bins,
-            "proper": self.proper,
-            "precision": self.precision,
-            "codes": self.codes,
-            "sets": self.sets,
-            "top": self.top,
-            "zero": self.zero,
-            "ranks": self.ranks,
-            "count": self.count,
-        }
-        self.parts = {name: part for name, part in parts.items() if part is not None}
+        self.count = Accumulator(rows=np.zeros(1))
 
     @property
     def num_bins(self) -> int:
@@ -328,15 +309,7 @@ class Summary(Accumulators):
         self, probabilities: ArrayLike, targets: TargetsLike, scores: ArrayLike | None = None
     ) -> None:
         """Add a batch of rows; ``scores``, if given, rank the labels of a row."""
-        decoded = Targets.beside(
-            probabilities, targets, "probabilities", coding=self.coding, whole=False
-        )
-        values, truth = probability_pair(probabilities, decoded)
-        if values.shape[1] != self.num_labels:
-            raise checks.InputError(
-                f"`probabilities` must have {self.num_labels} labels as in the constructor; "
-                f"got {values.shape[1]}."
-            )
+        values, truth = batch_pair(probabilities, targets, self.num_labels, self.coding)
         ranked = values if scores is None else to_numpy(scores)
         if not isinstance(targets, Targets):
             self.codes.update(targets, truth)
@@ -403,39 +376,34 @@ class Summary(Accumulators):
         and F1, a label is selected if its probability is at least ½. Arguments as in ``numbers``.
         """
         check_tally(self.codes.sums["codes"], self.coding)
-        sums = self.bins.sums["bins"].sum(1)
-        count = sums[:, COUNT]
-        with np.errstate(invalid="ignore"):
-            columns = {
-                "known": count.astype(np.int64),
-                "rate": sums[:, TARGET] / count,
-                "mean probability": sums[:, CONFIDENCE] / count,
-                "precision": self.sets.precision(None),
-                "recall": self.sets.recall(None),
-                "F1": self.sets.f1(None),
-            }
-        for name, each in (("AP", label_precisions), ("AUROC", label_aurocs)):
-            if each is not None:
-                columns[name] = to_numpy(each)
-        columns["ACE"] = np.asarray(self.bins.error("ace", min_count, average=None))
-        columns["NLL"] = np.asarray(self.proper.log_loss(average=None))
-        columns["Brier"] = np.asarray(self.proper.brier(average=None))
-        return columns
+        columns = self._columns(None, min_count)
+        last = {name: columns.pop(name) for name in ("ACE", "NLL", "Brier")}
+        ranking = {"AP": label_precisions, "AUROC": label_aurocs}
+        found = {name: to_numpy(each) for name, each in ranking.items() if each is not None}
+        return columns | found | last
 
     def micro(self, min_count: int = MIN_COUNT) -> dict[str, float]:
         """Return the columns of ``by_label`` for the entries of all labels together."""
-        sums = self.bins.sums["bins"].sum((0, 1))
-        row = {
-            "rate": sums[TARGET] / sums[COUNT],
-            "mean probability": sums[CONFIDENCE] / sums[COUNT],
-            "precision": self.sets.precision("micro"),
-            "recall": self.sets.recall("micro"),
-            "F1": self.sets.f1("micro"),
-            "ACE": self.bins.error("ace", min_count),
-            "NLL": self.proper.log_loss(),
-            "Brier": self.proper.brier(),
-        }
-        return {"known": int(sums[COUNT])} | {name: float(each) for name, each in row.items()}
+        columns = self._columns("micro", min_count)
+        known = int(columns.pop("known"))
+        return {"known": known} | {name: float(each) for name, each in columns.items()}
+
+    def _columns(self, average: Literal["micro"] | None, min_count: int) -> dict[str, Array]:
+        """Return each column by label, or for the entries of all labels together."""
+        sums = self.bins.sums["bins"].sum(1 if average is None else (0, 1))
+        count, pooled = sums[..., COUNT], None if average is None else "pooled"
+        with np.errstate(invalid="ignore"):
+            return {
+                "known": count.astype(np.int64),
+                "rate": sums[..., TARGET] / count,
+                "mean probability": sums[..., CONFIDENCE] / count,
+                "precision": self.sets.precision(average),
+                "recall": self.sets.recall(average),
+                "F1": self.sets.f1(average),
+                "ACE": np.asarray(self.bins.error("ace", min_count, pooled)),
+                "NLL": np.asarray(self.proper.log_loss(pooled)),
+                "Brier": np.asarray(self.proper.brier(pooled)),
+            }
 
     def label_intervals(self) -> dict[str, tuple[Array, Array]]:
         """Return 95 % limits of precision, recall and F1 of every label (Wilson's)."""

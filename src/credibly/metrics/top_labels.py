@@ -17,6 +17,8 @@ from credibly.types import Array, ArrayLike
 
 PLACES = (1, 3, 5)
 """Numbers of most probable labels that are reported."""
+FIGURES = ("precision", "nDCG", "recall")
+"""Names of the metrics of ``TopLabels``."""
 HELD = ", held labels"
 """Ends the names of numbers over the labels that rows hold."""
 
@@ -60,9 +62,7 @@ def precision_at_k(
         >>> precision_at_k([[3, 2, 7], [0, 1, 4]], truth, k=3)
         array([0.5, 0.5, 0.5])
     """
-    ranking = TopLabels(k, weights)
-    ranking.update(top, targets)
-    return like(ranking.precision(), top, targets, weights)
+    return _figure(0, top, targets, k, weights)
 
 
 def ndcg_at_k(
@@ -77,9 +77,7 @@ def ndcg_at_k(
         >>> ndcg_at_k([[3, 2, 7], [0, 1, 4]], truth, k=3).round(4)
         array([0.5   , 0.622 , 0.7753])
     """
-    ranking = TopLabels(k, weights)
-    ranking.update(top, targets)
-    return like(ranking.ndcg(), top, targets, weights)
+    return _figure(1, top, targets, k, weights)
 
 
 def recall_at_k(
@@ -94,9 +92,19 @@ def recall_at_k(
         >>> recall_at_k([[3, 2, 7], [0, 1, 4]], truth, k=3)
         array([0.25, 0.75, 1.  ])
     """
+    return _figure(2, top, targets, k, weights)
+
+
+def _figure(
+    which: int,
+    top: ArrayLike,
+    targets: SparseTargets | ArrayLike,
+    k: int,
+    weights: ArrayLike | None,
+) -> ArrayLike:
     ranking = TopLabels(k, weights)
     ranking.update(top, targets)
-    return like(ranking.recall(), top, targets, weights)
+    return like(ranking.figures()[which], top, targets, weights)
 
 
 class TopLabels(Accumulator):
@@ -111,7 +119,7 @@ class TopLabels(Accumulator):
         >>> ranking = TopLabels(1)
         >>> ranking.update([[3]], truth[:1])
         >>> ranking.update([[0]], truth[1:])
-        >>> ranking.precision()
+        >>> ranking.figures()[0]
         array([0.5])
     """
 
@@ -119,7 +127,7 @@ class TopLabels(Accumulator):
         self.k = int(checks.at_least("k", k, 1))
         self.weights = None if weights is None else to_numpy(weights).astype(np.float64)
         # Sums over rows of precision, nDCG and recall at 1 … k: ours, and of the best ranking.
-        self.sums = {"figures": np.zeros((2, 3, self.k)), "rows": np.zeros(1)}
+        super().__init__(figures=np.zeros((2, 3, self.k)), rows=np.zeros(1))
 
     def update(self, top: ArrayLike, targets: SparseTargets | ArrayLike) -> None:
         """Add rows; rows with unknown truth are left out."""
@@ -168,19 +176,8 @@ class TopLabels(Accumulator):
             )
         return numbers, truth, weights
 
-    def precision(self) -> Array:
-        """Return precision@1 … @k; propensity-scored if weights were given."""
-        return self._mean()[0]
-
-    def ndcg(self) -> Array:
-        """Return nDCG@1 … @k; propensity-scored if weights were given."""
-        return self._mean()[1]
-
-    def recall(self) -> Array:
-        """Return recall@1 … @k; propensity-scored if weights were given."""
-        return self._mean()[2]
-
-    def _mean(self) -> Array:
+    def figures(self) -> Array:
+        """Return the rows precision, nDCG and recall @1 … @k; propensity-scored with weights."""
         found, best = self.sums["figures"]
         with np.errstate(invalid="ignore", divide="ignore"):
             return found / (self.sums["rows"] if self.weights is None else best)
@@ -197,7 +194,6 @@ class HeldLabels(Accumulators):
     def __init__(self, bins: int = 15, k: int = max(PLACES)) -> None:
         self.ranking = TopLabels(k)
         self.bins, self.proper = CalibrationBins(1, bins), ProperScores(1)
-        self.parts = {"ranking": self.ranking, "bins": self.bins, "proper": self.proper}
 
     def update(self, top: Array, probabilities: Array, hits: Array, targets: SparseTargets) -> None:
         """Add rows, with the arguments of ``TopGroupSums.update``."""
@@ -217,15 +213,10 @@ class HeldLabels(Accumulators):
 
         Calibration and proper scores are over the stored labels; their names say so.
         """
-        numbers: dict[str, Array] = {}
-        ranking = self.ranking
-        figures = {
-            "precision": ranking.precision(),
-            "nDCG": ranking.ndcg(),
-            "recall": ranking.recall(),
+        figures = self.ranking.figures()
+        numbers = {
+            f"{name}@{k}": figures[i, k - 1] for i, name in enumerate(FIGURES) for k in PLACES
         }
-        for name, values in figures.items():
-            numbers |= {f"{name}@{k}": values[k - 1] for k in PLACES}
         numbers |= {
             f"ACE{HELD}": self.bins.error("ace", min_count),
             f"MCE{HELD}": self.bins.error("mce", min_count),

@@ -104,10 +104,9 @@ class _Ranking(Accumulators):
 
     def __init__(self, asked: Query, found: Diagram, top: int, joint: Joint | None) -> None:
         self.asked, self.found, self.joint = asked, found, joint
-        self.best, self.total = BestRows(("-value", "id"), top), Accumulator()
+        self.best = BestRows(("-value", "id"), top)
         # Rows and their expected hits; rows with truth, their expected and real hits.
-        self.total.sums = {"total": np.zeros(5)}
-        self.parts = {"best": self.best, "total": self.total}
+        self.total = Accumulator(total=np.zeros(5))
 
     def update(self, batch: Predictions, first_row: int) -> None:
         found, names = self.found, list(self.found.labels)

@@ -283,9 +283,7 @@ class _IssueQueue(Accumulators):
         self.kinds, self.least, self.noise = kinds, least, noise
         # Entries with equal error probability are ordered by row and label.
         self._entries = BestRows(("-error_probability", "row", "label"), top)
-        self._count = Accumulator()
-        self._count.sums = {"wrong": np.zeros(1)}
-        self.parts = {"entries": self._entries, "count": self._count}
+        self._count = Accumulator(wrong=np.zeros(1))
 
     @property
     def wrong(self) -> int:

@@ -92,8 +92,9 @@ class ManyLabelsEvaluator(EpochEvaluator):
             total, count = total + float(value) * len(rows), count + len(rows)
             _, numbers, _ = top_scores(hidden, head, max(PLACES))
             tally.update(numbers.cpu().numpy(), targets)
-        figures = {"held-out loss": total / max(count, 1), "ndcg@5": float(tally.ndcg()[-1])}
-        figures |= {f"precision@{k}": float(tally.precision()[k - 1]) for k in PLACES}
+        precision, ndcg, _ = tally.figures()
+        figures = {"held-out loss": total / max(count, 1), "ndcg@5": float(ndcg[-1])}
+        figures |= {f"precision@{k}": float(precision[k - 1]) for k in PLACES}
         chosen = {"last": 0.0, "map": -figures["ndcg@5"]}
         return {**figures, "selection": chosen.get(self.recipe.select, figures["held-out loss"])}
 

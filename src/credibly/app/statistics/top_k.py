@@ -198,15 +198,15 @@ def top_summary(
     if num_known:
         numbers, kept = found.numbers(MIN_COUNT), ("ACE", "MCE", "ECE", "NLL", "Brier")
         figures = {name: numbers[f"{name}{top_labels.HELD}"] for name in kept}
-    shown = slice(width if num_known else 0)
+    precision, ndcg, recall = found.ranking.figures()[:, : width if num_known else 0]
     return TopLook(
         num_rows=dataset.num_rows,
         num_known=num_known,
         k=width,
         figures=figures,
-        precision=found.ranking.precision()[shown],
-        ndcg=found.ranking.ndcg()[shown],
-        recall=found.ranking.recall()[shown],
+        precision=precision,
+        ndcg=ndcg,
+        recall=recall,
         reliability=found.bins.reliability() if num_known else None,
         names=dataset.labels,
         held=held,

@@ -38,8 +38,8 @@ from credibly.vectormath import (
     JIT,
     THIN,
     exp_nonpositive,
-    float_bits,
     log1p_unit,
+    same_bits,
 )
 
 if TYPE_CHECKING:
@@ -323,7 +323,7 @@ def _fill(v, y, tables, n, scale):
     push_pos, push_neg = scale * n[0] * n[2], scale * n[3] * n[5]
     # Below this limit, the gradient would be subnormal, which is slow: it counts as 0.
     least = np.finfo(v.dtype).tiny / min(-push_pos, push_neg)
-    total, highest = zero, float_bits(zero)
+    total, highest = zero, same_bits(zero)
     for t in range(v.size):
         x_pos, x_neg = n[0] * v[t] + n[1], n[3] * v[t] + n[4]
         e_pos, e_neg = exp_nonpositive(-abs(x_pos)), exp_nonpositive(-abs(x_neg))
@@ -337,7 +337,7 @@ def _fill(v, y, tables, n, scale):
         rest_neg = near_neg if x_neg < zero else far_neg
         total += n[2] * value_pos if y[t] > zero else n[5] * value_neg
         rise = n[7] * sigmoid_neg / sigmoid_pos
-        highest = max(highest, float_bits(rise))
+        highest = max(highest, same_bits(rise))
         push = push_pos if y[t] > zero else push_neg
         sigmoid = sigmoid_pos if y[t] > zero else sigmoid_neg
         tables[t] = push * (sigmoid if sigmoid > least else zero)
@@ -414,13 +414,13 @@ def _origin(n, score):
 def _recentre(tables, size, origin):
     """Compute exp(u) and exp(−u) relative to ``origin``; return the largest exp(u), as bits."""
     zero, one = tables.dtype.type(0), tables.dtype.type(1)
-    highest = float_bits(zero)
+    highest = same_bits(zero)
     for t in range(size):
         gap = tables[_U + t] - origin
         small = exp_nonpositive(-abs(gap))
         large = one / small
         rise = small if gap < zero else large
-        highest = max(highest, float_bits(rise))
+        highest = max(highest, same_bits(rise))
         tables[_RISE + t] = rise
         tables[_FALL + t] = large if gap < zero else small
     return highest
@@ -445,7 +445,7 @@ def linked_at(pointers, shape, zero, needs_grad, numbers, weight):
     push = as_type(factor, zero)
     places, space = array_at(work, size + 1, 0), array_at(work + 8 * (size + 1), _TABLES, zero)
     tables, few, picked = space[: 6 * CHUNK], space[6 * CHUNK : 12 * CHUNK], space[12 * CHUNK :]
-    reach = float_bits(as_type(_REACH, zero))
+    reach = same_bits(as_type(_REACH, zero))
     total, pairs = 0.0, 0.0
     for b in range(rows):
         row, truth, out = scores[b], targets[b], gradient[b]

@@ -23,7 +23,7 @@ from credibly.losses.fused.form import (
 )
 from credibly.losses.fused.pairs import positives
 from credibly.types import Scores
-from credibly.vectormath import INNER, JIT, THIN, exp_nonpositive, float_bits
+from credibly.vectormath import INNER, JIT, THIN, exp_nonpositive, same_bits
 
 if TYPE_CHECKING:
     from credibly.losses.two_way import TwoWay
@@ -120,7 +120,7 @@ def two_way_at(pointers, shape, zero, needs_grad, numbers, ways):
                 gradient[i, j] = -term
             else:
                 soft += 1
-    if not highest <= float_bits(np.float32(safe * min(temperature_neg, temperature_pos))):
+    if not highest <= same_bits(np.float32(safe * min(temperature_neg, temperature_pos))):
         return np.nan
     value = 0.0
     for way in range(2):
@@ -153,7 +153,7 @@ def _exponentials(x, y, e, down, scale):
     # propagates NaN would not be vectorised.
     total, largest = _ZERO, np.int32(0)
     for j in range(x.size):
-        largest = max(largest, np.int32(float_bits(x[j]) & _NO_SIGN))
+        largest = max(largest, np.int32(same_bits(x[j]) & _NO_SIGN))
         weight = _ONE - y[j] if y[j] >= _ZERO else _ZERO
         # The polynomial is also valid above 0, as long as 2ⁿ is: up to 88, beyond the safe range.
         term = exp_nonpositive(x[j] * scale) * weight
