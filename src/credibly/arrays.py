@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
 from credibly.checks import InputError
 from credibly.types import Array, ArrayLike
 
+if TYPE_CHECKING:
+    from torch import Tensor
 
-def is_tensor(value: object) -> bool:
+
+def is_tensor(value: object) -> TypeGuard[Tensor]:
     """Return whether ``value`` is a torch tensor, without importing torch."""
     return isinstance(value, _class_of("torch", "Tensor"))
 
@@ -30,7 +33,7 @@ def _class_of(module: str, name: str) -> Any:
     return getattr(sys.modules.get(module), name, ())
 
 
-def to_numpy(value: Any) -> Array:
+def to_numpy(value: object) -> Array:
     """Return a numpy array, without a copy if possible; bfloat16 becomes float32."""
     if is_tensor(value):
         tensor = value.detach().cpu()
@@ -40,7 +43,7 @@ def to_numpy(value: Any) -> Array:
     return np.asarray(value)
 
 
-def like(result: ArrayLike | np.generic | float, *sources: Any) -> Any:
+def like(result: ArrayLike | np.generic | float, *sources: object) -> Any:
     """Return ``result`` as a tensor on the device of the first tensor in ``sources``, if any."""
     for source in sources:
         if is_tensor(source):

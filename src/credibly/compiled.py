@@ -25,17 +25,21 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from threading import RLock
-from typing import Any
+from typing import Any, TypeAlias
 
 import numba
 from llvmlite.binding import Linkage
 from numba.core.caching import CompileResultCacheImpl, NullCache
-from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import Compiler
+from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
+from numba.core.compiler import Compiler, CompileResult
+from numba.core.cpu import CPUContext
 from numba.core.dispatcher import Dispatcher
 from numba.core.serialize import dumps
+from numba.core.typing.templates import Signature
 
 from credibly.memory_limits import address_space_left
+
+Function: TypeAlias = Callable[..., Any]
 
 _COMPILING = RLock()
 _MAGIC = b"credibly kernel 2\n"
@@ -45,7 +49,7 @@ _NEEDED = 12 * 2**20
 _VECTORMATH = Path(__file__).with_name("vectormath.py")  # any kernel may contain its functions
 
 
-def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+def compiled(**options: Any) -> Callable[[Function], Any]:
     """Return a decorator that compiles a function and caches its machine code on disk.
 
     Args:
@@ -59,7 +63,7 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
         42
     """
 
-    def decorate(function: Callable[..., Any]) -> Any:
+    def decorate(function: Function) -> Any:
         # Nothing calls the wrapper for C, and it would contain a second copy of the function.
         jit: Any = numba.njit
         dispatcher = jit(no_cfunc_wrapper=True, pipeline_class=_Compiler, **options)(function)
@@ -72,9 +76,9 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     return decorate
 
 
-def _one_at_a_time(compile: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _one_at_a_time(compile: Function) -> Function:
     # Numba locks only after it counts, so two threads can raise an AttributeError.
-    def locked(signature: Any) -> Any:
+    def locked(signature: Signature) -> Any:
         with _COMPILING:
             return compile(signature)
 
@@ -179,7 +183,7 @@ class _Compiler(Compiler):
 class _Code(CompileResultCacheImpl):
     """Numba's conversion between compiled functions and plain values, without its files."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Function) -> None:
         self._locator: Any = self
         self._py_file = function.__code__.co_filename
         self._lineno = function.__code__.co_firstlineno
@@ -188,11 +192,11 @@ class _Code(CompileResultCacheImpl):
 class KernelCache(NullCache):
     """The compiled forms of one function, one file per signature, processor and source text."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Function) -> None:
         self._function = function
         self._code = _Code(function)
 
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
+    def load_overload(self, sig: Signature, target_context: CPUContext) -> Any:
         """Return the compiled function for a signature, or None without a valid file."""
         if address_space_left() < _NEEDED:
             raise MemoryError  # without this, LLVM would end the process
@@ -208,7 +212,7 @@ class KernelCache(NullCache):
         _announce()
         return None
 
-    def save_overload(self, sig: Any, cres: Any) -> None:
+    def save_overload(self, sig: Signature, cres: CompileResult) -> None:
         """Store a compiled function, if possible."""
         if not self._code.check_cachable(cres):
             return
@@ -226,7 +230,7 @@ class KernelCache(NullCache):
         name = name.replace("<", "").replace(">", "")[-100:]
         return folder / f"{name}-{hashlib.sha256(repr(key).encode()).hexdigest()[:32]}.kernel"
 
-    def _key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
+    def _key(self, sig: Signature, codegen: JITCPUCodegen) -> tuple[object, ...]:
         return (
             _versions(),
             _sources(self._function),
@@ -243,7 +247,7 @@ def _versions() -> tuple[str, ...]:
     return sys.version, numba.__version__, llvm  # type: ignore[attr-defined]
 
 
-def _identity(function: Callable[..., Any]) -> bytes:
+def _identity(function: Function) -> bytes:
     """Return the bytecode of a function and of every function and value that it refers to."""
     held = [cell.cell_contents for cell in function.__closure__ or ()]
     parts = [
@@ -254,7 +258,7 @@ def _identity(function: Callable[..., Any]) -> bytes:
 
 
 @cache
-def _sources(function: Callable[..., Any]) -> str:
+def _sources(function: Function) -> str:
     """Return a digest of the source files of a function and of the functions it may call."""
     files, seen = {str(_VECTORMATH)}, set()
     waiting = [function]

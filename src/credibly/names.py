@@ -102,7 +102,17 @@ READERS: dict[str, str] = {
 }
 """Readers of the papers' data sets, as pyproject.toml declares them in ``credibly.readers``."""
 
-_PART = re.compile(r"\s*([\w-]+)\s*(?:\(.*\))?\s*")
+LOSS_PART = re.compile(r"\s*(?P<name>[\w-]+)\s*(?:\((?P<arguments>.*)\))?\s*")
+
+
+def split_loss(name: str) -> list[str]:
+    """Return the parts of the name of a loss, split at '+' signs outside of brackets.
+
+    Example:
+        >>> split_loss("spa(scale_neg=1e+1)+lpr")
+        ['spa(scale_neg=1e+1)', 'lpr']
+    """
+    return re.split(r"\+(?![^(]*\))", name)
 
 
 def check_loss(name: str) -> None:
@@ -119,12 +129,12 @@ def check_loss(name: str) -> None:
     """
     from credibly.checks import InputError, nearest
 
-    first, *rest = re.split(r"\+(?![^(]*\))", name[:1000])
-    match = _PART.fullmatch(first)
+    first, *rest = split_loss(name[:1000])
+    match = LOSS_PART.fullmatch(first)
     if match is not None and match[1].lower() not in LOSSES:
         raise InputError(f"unknown loss {match[1]!r}. {nearest(match[1].lower(), LOSSES)}")
     for part in rest:
-        match = _PART.fullmatch(part)
+        match = LOSS_PART.fullmatch(part)
         if match is not None and match[1].lower() not in SUFFIXES:
             known = " or ".join(SUFFIXES)
             raise InputError(f"after '+' only {known} can stand; got {match[1]!r} in {name!r}.")

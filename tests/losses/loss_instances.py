@@ -101,4 +101,4 @@ each_symmetric = _over(
     ]
 )
 each_smooth = _over([loss for loss in LOSSES if not loss.detached])
-each_named = _over([loss for loss in LOSSES if type(loss).from_text])
+each_named = _over([loss for loss in LOSSES if loss.name in cl.names()])

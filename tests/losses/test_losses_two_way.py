@@ -272,7 +272,7 @@ def test_the_term_by_name():
     assert (loss.name, loss.weight, str(loss.loss)) == ("spa+twl", 0.3, str(cl.SPA()))
     scores = torch.randn(3, 4)
     torch.testing.assert_close(loss.log_odds(scores), cl.SPA().log_odds(scores))
-    with pytest.raises(cr.InputError, match="no argument 'wieght' of 'twl'"):
+    with pytest.raises(cr.InputError, match="no argument 'wieght'"):
         cl.from_name("spa+twl(wieght=0.3)")
 
 

@@ -108,7 +108,7 @@ def accumulators():
         "TopLabels, weighted": (
             lambda: TopLabels(5, weights),
             lambda each, part: each.update(top.top[part], top.all_targets[part]),
-            lambda each: [each.precision(), each.ndcg()],
+            lambda each: [*each.figures()],
         ),
         "LogOddsHistogram": (
             lambda: LogOddsHistogram(6),

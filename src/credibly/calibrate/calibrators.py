@@ -96,12 +96,17 @@ class Affine(Calibrator):
     _parameters = ("slope", "intercept", "floor", "ceiling")
 
     def _fit(self, entries: Entries) -> None:
+        self._fit_shared(entries)
+
+    def _fit_shared(self, entries: Entries) -> tuple[float, Array]:
+        """Fit, and return the mean of the log-odds and the parameters of ``fit_shared``."""
         mean, spread = centre_and_spread(entries)
         start = np.array([start_slope(spread)])
         theta = fit_shared(entries, lambda g: (g - mean)[None], start)
         self.slope = float(np.exp(theta[0]))
         self.intercept = float(theta[1] - self.slope * mean)
         self.floor, self.ceiling = float(theta[2]), float(theta[3])
+        return mean, theta
 
 
 class Beta(Calibrator):
@@ -373,7 +378,7 @@ def minimise(evaluate: Evaluate, start: Array, most: int = 200) -> Array:
 ROUNDS = 6  # of refitting the labels with a new covariance; later changes are below 1e-3
 
 
-class PerLabel(Calibrator):
+class PerLabel(Affine):
     r"""$g_t \mapsto a_t\,g_t + b_t$: slope and intercept per label, shrunk toward shared ones.
 
     The deviations $\delta_t$ of the labels from the shared :class:`Affine` map (in log-slope and in
@@ -398,20 +403,12 @@ class PerLabel(Calibrator):
     name = "per-label"
     slopes: Array
     intercepts: Array
-    slope: float
-    intercept: float
-    floor: float
-    ceiling: float
-    _parameters = ("slopes", "intercepts", "slope", "intercept", "floor", "ceiling")
+    _parameters = ("slopes", "intercepts", *Affine._parameters)
     _lists = ("slopes", "intercepts")
 
     def _fit(self, entries: Entries) -> None:
-        mean, spread = centre_and_spread(entries)
-        shared = fit_shared(entries, lambda g: (g - mean)[None], np.array([start_slope(spread)]))
+        mean, shared = self._fit_shared(entries)
         theta = _labels(entries, mean, shared)
-        self.slope = float(np.exp(shared[0]))
-        self.intercept = float(shared[1] - self.slope * mean)
-        self.floor, self.ceiling = float(shared[2]), float(shared[3])
         self.slopes = np.exp(theta[:, 0])
         self.intercepts = theta[:, 1] - self.slopes * mean
 

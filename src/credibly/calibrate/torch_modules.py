@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
+from credibly.types import JsonObject
+
 
 class CalibratorModule(nn.Module):
     """The map of a calibrator, with the parameters of its state as float64 buffers."""
 
-    def __init__(self, state: Mapping[str, Any]) -> None:
+    def __init__(self, state: JsonObject) -> None:
         super().__init__()
         self.map = _MAPS[state["calibrator"]]
         self.switches = {"rest": True} if state.get("rest") else {}
@@ -32,7 +33,9 @@ def _soft_clip(log_odds: Tensor, floor: Tensor, ceiling: Tensor) -> Tensor:
     return inside + 1 / (1 + below) - 1 / (1 + above)
 
 
-def _affine(g: Tensor, slope: Tensor, floor: Tensor, ceiling: Tensor, intercept: Any = 0.0):
+def _affine(
+    g: Tensor, slope: Tensor, floor: Tensor, ceiling: Tensor, intercept: Tensor | float = 0.0
+):
     return _soft_clip(slope * g + intercept, floor, ceiling)
 
 
@@ -57,7 +60,7 @@ def _isotonic(g: Tensor, points: Tensor, rates: Tensor) -> Tensor:
     return torch.log(rate) - torch.log1p(-rate)
 
 
-def _softmax(g: Tensor, slope: Tensor, biases: Any = 0.0, rest: bool = False) -> Tensor:
+def _softmax(g: Tensor, slope: Tensor, biases: Tensor | float = 0.0, rest: bool = False) -> Tensor:
     shares = logsigmoid(g).clamp(min=-700.0)
     scores = slope * shares + biases
     if rest:

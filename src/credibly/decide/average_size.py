@@ -62,7 +62,6 @@ class AverageSize(Decision):
     tied_labels: int
     fitted_size: float
     num_rows: int
-    _settings = ("average_size", "guarantee")
     _fitted = ("threshold", "tied_labels", "fitted_size", "num_rows")
 
     def __init__(self, average_size: float, guarantee: Guarantee = None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -53,9 +54,6 @@ class Decision(ABC):
     def reviews(self) -> bool:
         """Whether ``to_review`` may select labels for review by a person."""
         return False
-
-    _settings: ClassVar[tuple[str, ...]] = ()
-    """Names of the constructor arguments, in order."""
 
     _fitted: ClassVar[tuple[str, ...]] = ()
     """Names of the attributes that ``fit`` sets."""
@@ -155,7 +153,7 @@ class Decision(ABC):
     def state(self) -> JsonObject:
         """Return settings and fitted attributes as plain values, for JSON; see ``from_state``."""
         self._require_fitted()
-        names = self._settings + self._fitted
+        names = self._settings() + self._fitted
         return {"decision": self.name, **{name: _plain(getattr(self, name)) for name in names}}
 
     def to_module(self) -> nn.Module:
@@ -174,19 +172,24 @@ class Decision(ABC):
     @classmethod
     def _restore(cls, state: JsonObject) -> Self:
         state = {**cls._since, **state}
-        missing = [name for name in cls._settings + cls._fitted if name not in state]
+        missing = [name for name in cls._settings() + cls._fitted if name not in state]
         if missing:
             raise checks.InputError(
                 f"the state of a {cls.name!r} decision must hold {', '.join(missing)}; got "
                 f"{sorted(state)}."
             )
-        decision = cls(*(_tuple(state[name]) for name in cls._settings))
+        decision = cls(*(_tuple(state[name]) for name in cls._settings()))
         for name in cls._fitted:
             value = state[name]
             if not isinstance(value, (int, float, list, type(None))):
                 raise TypeError(f"{name} is {value!r:.80}")
             setattr(decision, name, np.asarray(value, float) if isinstance(value, list) else value)
         return decision
+
+    @classmethod
+    def _settings(cls) -> tuple[str, ...]:
+        """Return the names of the constructor arguments, in order."""
+        return tuple(signature(cls).parameters)
 
     def _require_fitted(self) -> None:
         if any(not hasattr(self, name) for name in self._fitted):
@@ -195,7 +198,7 @@ class Decision(ABC):
             )
 
     def __repr__(self) -> str:
-        shown = (f"{name}={getattr(self, name)!r}" for name in self._settings)
+        shown = (f"{name}={getattr(self, name)!r}" for name in self._settings())
         return f"{type(self).__name__}({', '.join(shown)})"
 
 

@@ -78,7 +78,6 @@ class CertifiedThresholds(FittedThresholds):
     """One threshold for all labels, or one per label, that reaches ``level`` with a guarantee."""
 
     num_rows: Array
-    _settings = ("level", "guarantee", "per")
     _fitted = ("thresholds", "num_rows")
 
     def __init__(self, level: float, guarantee: Guarantee, per: Per) -> None:
@@ -434,7 +433,6 @@ class Coverage(Decision):
     fitted_on = "truth"
     quantile: float
     num_rows: int
-    _settings = ("level", "method", "penalty", "free_size")
     _fitted = ("quantile", "num_rows")
 
     def __init__(

@@ -38,7 +38,6 @@ class Threshold(Decision):
 
     name = "threshold"
     fitted_on = "nothing"
-    _settings = ("threshold", "default", "labels")
     _since: ClassVar[JsonObject] = {"default": 0.5, "labels": None}
 
     def __init__(
@@ -117,7 +116,6 @@ class TopK(Decision):
 
     name = "top-k"
     fitted_on = "nothing"
-    _settings = ("k",)
 
     def __init__(self, k: int) -> None:
         if k != int(k) or k < 1:
@@ -160,7 +158,6 @@ class Cost(Decision):
 
     name = "cost"
     fitted_on = "nothing"
-    _settings = ("miss", "false_alarm", "review")
 
     def __init__(self, miss: float, false_alarm: float = 1.0, review: float | None = None) -> None:
         self.miss = checks.positive("miss", miss)
@@ -270,7 +267,6 @@ class BestF(FittedThresholds):
     """
 
     name = "best-f"
-    _settings = ("beta", "min_precision")
     _fitted = ("thresholds",)
     _since: ClassVar[JsonObject] = {"min_precision": None}
 

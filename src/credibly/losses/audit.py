@@ -31,22 +31,22 @@ class Audit:
     loss: str
     properness: Properness
     """The verdict from the measurements, independent of the attribute of the loss."""
-    increasing: bool
-    """Whether the link rises strictly wherever it is neither 0 nor 1."""
-    low: float
-    """Smallest probability the link reaches."""
-    high: float
-    """Largest probability the link reaches."""
-    plateaus: tuple[tuple[float, float], ...]
-    """Intervals of scores on which the link is constant at 0 or 1."""
-    falls: tuple[tuple[float, float], ...]
-    """Intervals of scores on which the link falls."""
-    rates: tuple[float, ...]
-    minimisers: tuple[float, ...]
-    """For each rate, the probability that the link gives where training stops."""
-    published: tuple[float, ...] | None
-    """The same by the map that the method's authors published, where it differs from the link."""
     note: str
+    increasing: bool = True
+    """Whether the link rises strictly wherever it is neither 0 nor 1."""
+    low: float = 0.0
+    """Smallest probability the link reaches."""
+    high: float = 1.0
+    """Largest probability the link reaches."""
+    plateaus: tuple[tuple[float, float], ...] = ()
+    """Intervals of scores on which the link is constant at 0 or 1."""
+    falls: tuple[tuple[float, float], ...] = ()
+    """Intervals of scores on which the link falls."""
+    rates: tuple[float, ...] = ()
+    minimisers: tuple[float, ...] = ()
+    """For each rate, the probability that the link gives where training stops."""
+    published: tuple[float, ...] | None = None
+    """The same by the map that the method's authors published, where it differs from the link."""
 
     @property
     def worst(self) -> float:
@@ -54,13 +54,16 @@ class Audit:
         pairs = zip(self.rates, self.minimisers, strict=True)
         return max((abs(a - b) for a, b in pairs if self.low < a < self.high), default=0.0)
 
+    def _rows(self) -> list[tuple[str, tuple[float, ...]]]:
+        published = [] if self.published is None else [("published", self.published)]
+        return [("by the link", self.minimisers), *published]
+
     def __repr__(self) -> str:
         return f"<Audit of {self.loss}: {_VERDICT[self.properness]}>"
 
     def _repr_html_(self) -> str:
         """Return the rates and the trained probabilities as a table, for notebooks."""
-        rows = [["by the link", *self.minimisers]]
-        rows += [] if self.published is None else [["published", *self.published]]
+        rows = [[name, *values] for name, values in self._rows()]
         heads = ["rate", *(f"{rate:.2f}" for rate in self.rates)]
         caption = f"{self.loss}: {_VERDICT[self.properness]}"
         return html_table(caption, heads, rows if self.rates else [], note=self.note)
@@ -70,9 +73,8 @@ class Audit:
         if self.rates:
             lines.append(f"  probabilities reach from {self.low:.4g} to {self.high:.4g}")
             lines.append("  rate        " + "".join(f"{rate:>8.2f}" for rate in self.rates))
-            lines.append("  by the link " + "".join(f"{p:>8.4f}" for p in self.minimisers))
-        if self.published is not None:
-            lines.append("  published   " + "".join(f"{p:>8.4f}" for p in self.published))
+        for name, values in self._rows() if self.rates else ():
+            lines.append(f"  {name:<12}" + "".join(f"{p:>8.4f}" for p in values))
         for word, intervals in (("is constant", self.plateaus), ("falls", self.falls)):
             for a, b in intervals:
                 lines.append(f"  the link {word} for scores from {_edge(a)} to {_edge(b)}")
@@ -107,7 +109,7 @@ def audit(loss: Loss) -> Audit:
         note = "it only ranks; fit `cr.calibrate.Affine()` on held-out scores for probabilities"
         if loss.needs_indices:
             note = "its targets are its own estimates, so there is no true rate to recover"
-        return Audit(str(loss), "none", False, 0, 0, (), (), (), (), None, note)
+        return Audit(str(loss), "none", note, increasing=False, low=0, high=0)
     if isinstance(loss, BinaryLoss):
         return _audit_curve(loss)
     return _audit_batches(copy.deepcopy(loss))  # the copy protects the state of the loss
@@ -207,14 +209,8 @@ def _audit_batches(loss: Loss) -> Audit:
     return Audit(
         loss=str(loss),
         properness="strict" if right else "none",
-        increasing=True,
-        low=0.0,
-        high=1.0,
-        plateaus=(),
-        falls=(),
         rates=tuple(rates.flatten().tolist()),
         minimisers=tuple(minimisers.flatten().tolist()),
-        published=None,
         note=f"checked by minimising the expectation over all batches of two rows with {what}"
         + ("" if right else "; the minimiser is not the rate"),
     )

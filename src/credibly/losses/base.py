@@ -125,12 +125,6 @@ class Loss(nn.Module, ABC):
     name: ClassVar[str] = ""
     """Name on the command line, for ``from_name``; the class name in small letters by default."""
 
-    aliases: ClassVar[tuple[str, ...]] = ()
-    """Further names."""
-
-    from_text: ClassVar[bool] = True
-    """Whether a name and numbers are enough to build one; False for losses made of others."""
-
     properness: Properness = "none"
     """``"strict"``: the risk minimiser's probabilities are the true rates. ``"recoverable"``: they
     are, except on an interval that the loss cannot resolve. ``"none"``: they need not be, so

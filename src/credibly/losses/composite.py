@@ -48,7 +48,6 @@ class Composite(BinaryLoss):
     """
 
     name = "composite"
-    from_text = False
 
     def __init__(
         self,

@@ -255,23 +255,29 @@ class Mine(cr.losses.BatchLoss):
         """Return one value per row or entry, and the number that the mean divides by.
 
         ``scores`` are in float32 or float64, ``targets`` a matrix with −1 where unknown, ``weight``
-        is (rows,) or None. State may change only where ``update_state`` says so.
+        is (rows,) or None. State may change only where ``update_state`` says so. A loss that
+        declares ``needs_indices`` takes them here, as ``indices``.
         """
 
-    def forward(self, scores: Scores, targets: Tensor, weight: Tensor | None = None) -> Tensor:
-        scores, targets = matrices(self, scores, targets)
-        rows = _row_weight(weight, scores)
-        return self.reduce(*self.batch_values(scores, targets, rows, update_state=self.training))
+    def forward(
+        self, scores: Scores, targets: Tensor, weight: Tensor | None = None, **details: Tensor
+    ) -> Tensor:
+        checked = self._checked_batch(scores, targets, weight)
+        return self.reduce(*self.batch_values(*checked, update_state=self.training, **details))
 
-    def values(self, scores: Scores, targets: Tensor, weight: Tensor | None = None) -> Tensor:
+    def values(
+        self, scores: Scores, targets: Tensor, weight: Tensor | None = None, **details: Tensor
+    ) -> Tensor:
         """Return one value per row, or per entry where the method has them; 0 where unknown."""
+        checked = self._checked_batch(scores, targets, weight)
+        return self.batch_values(*checked, update_state=False, **details)[0]
+
+    def _checked_batch(
+        self, scores: Scores, targets: Tensor, weight: Tensor | None
+    ) -> tuple[Scores, Tensor, Tensor | None]:
         scores, targets = matrices(self, scores, targets)
-        rows = _row_weight(weight, scores)
-        return self.batch_values(scores, targets, rows, update_state=False)[0]
-
-
-def _row_weight(weight: Tensor | None, scores: Scores) -> Tensor | None:
-    return None if weight is None else checks.row_weight(weight, scores).to(scores.dtype)
+        rows = None if weight is None else checks.row_weight(weight, scores).to(scores.dtype)
+        return scores, targets, rows
 
 
 def check_targets(targets: ArrayLike, num_labels: int | None = None) -> None:

@@ -8,7 +8,7 @@ from torch.nn.functional import logsigmoid
 
 from credibly import checks
 from credibly.losses.base import LinkFormula, Reduction, working_precision
-from credibly.losses.families import BatchLoss, matrices
+from credibly.losses.families import BatchLoss
 from credibly.types import LogOdds, Scores
 
 
@@ -78,25 +78,6 @@ class OnlineEstimation(BatchLoss):
         self.estimate_log_odds = nn.Parameter(start * _logit(0.5 + self.spread))
         self.register_buffer("seen", torch.zeros(self.num_rows, dtype=torch.bool))
 
-    def forward(
-        self,
-        scores: Scores,
-        targets: Tensor,
-        weight: Tensor | None = None,
-        indices: Tensor | None = None,
-    ) -> Tensor:
-        return self.reduce(*self._with_indices(scores, targets, weight, indices))
-
-    def values(
-        self,
-        scores: Scores,
-        targets: Tensor,
-        weight: Tensor | None = None,
-        indices: Tensor | None = None,
-    ) -> Tensor:
-        """Return one value per row, each with the regularizer of the batch; 0 where unknown."""
-        return self._with_indices(scores, targets, weight, indices)[0]
-
     def log_odds(self, scores: Scores) -> LogOdds:
         return working_precision(scores)
 
@@ -109,15 +90,15 @@ class OnlineEstimation(BatchLoss):
         return torch.sigmoid(self.estimate_log_odds[indices])
 
     def batch_values(
-        self, scores: Scores, targets: Tensor, weight: Tensor | None, *, update_state: bool
+        self,
+        scores: Scores,
+        targets: Tensor,
+        weight: Tensor | None,
+        *,
+        update_state: bool,
+        indices: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Return one value per row for a batch of all training rows in order, and their number."""
-        return self._with_indices(scores, targets, weight, None)
-
-    def _with_indices(
-        self, scores: Scores, targets: Tensor, weight: Tensor | None, indices: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        scores, targets = matrices(self, scores, targets)
+        """Return one value per row, each with the regularizer of the batch; 0 where unknown."""
         if scores.shape[1] != self.num_labels:
             raise checks.InputError(
                 f"`scores` must have {self.num_labels} columns, as `num_labels` says; "
@@ -136,7 +117,7 @@ class OnlineEstimation(BatchLoss):
         taking_part = known.any(1)
         values = torch.where(taking_part, values, 0.0)
         if weight is not None:
-            values = values * checks.row_weight(weight, scores).to(values.dtype)
+            values = values * weight
         return values * (self.num_labels if self.reduction == "rows" else 1), taking_part.sum()
 
     def _half(

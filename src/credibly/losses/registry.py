@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from importlib import import_module
 from typing import Any
 
 from credibly.checks import InputError, nearest
@@ -10,10 +10,11 @@ from credibly.losses.base import OTHER_NAMES, Loss
 from credibly.losses.label_pairs import LabelPairs
 from credibly.losses.two_way import TwoWayTerm
 from credibly.losses.wrapped import Published
+from credibly.names import LOSS_PART, LOSSES, check_loss, split_loss
 from credibly.types import JsonObject
 
 _LONGEST = 1000
-_PART = re.compile(r"^\s*(?P<name>[\w-]+)\s*(?:\((?P<arguments>.*)\))?\s*$")
+_WRAPPERS = {kind.suffix: kind for kind in (LabelPairs, TwoWayTerm, Published)}
 
 
 def from_name(name: str, **context: Any) -> Loss:
@@ -34,17 +35,16 @@ def from_name(name: str, **context: Any) -> Loss:
     """
     if len(name) > _LONGEST:
         raise InputError(f"a loss's name may have {_LONGEST} characters at most; got {len(name)}.")
-    first, *rest = _split(name)
-    classes = registered()
+    check_loss(name)
+    first, *rest = split_loss(name)
     base, arguments = _parse(first, name)
-    if base not in classes:
-        raise InputError(f"unknown loss {base!r}. {nearest(base, classes)}")
-    loss = _build(classes[base], arguments, context, name)
+    module = import_module("credibly.losses")
+    loss = _build(getattr(module, LOSSES[base]), arguments, context, name)
     if len(rest) > 1:
         raise InputError(f"the name of a loss may contain one '+'; got {name[:200]!r}.")
     for part in rest:
         suffix, arguments = _parse(part, name)
-        loss = _wrap(loss, suffix, arguments, name)
+        loss = _build(_WRAPPERS[suffix], arguments, {}, name, loss)
     return loss
 
 
@@ -55,29 +55,11 @@ def names() -> list[str]:
         >>> names()[:4]
         ['an', 'asl', 'asl-single', 'avgk']
     """
-    return sorted(registered())
-
-
-def registered() -> dict[str, type[Loss]]:
-    """Return the losses of this package by name and alias, except those that wrap other losses."""
-    known: dict[str, type[Loss]] = {}
-    waiting: list[type[Loss]] = [Loss]
-    while waiting:
-        kind = waiting.pop()
-        waiting += kind.__subclasses__()
-        own = kind.__module__.startswith("credibly.losses.") and kind.from_text
-        if own and not kind.__abstractmethods__:
-            known.update(dict.fromkeys((kind.name, *kind.aliases), kind))
-    return known
-
-
-def _split(name: str) -> list[str]:
-    """Split at '+' signs outside of brackets."""
-    return re.split(r"\+(?![^(]*\))", name)
+    return list(LOSSES)
 
 
 def _parse(part: str, full_name: str) -> tuple[str, JsonObject]:
-    match = _PART.match(part)
+    match = LOSS_PART.fullmatch(part)
     if match is None:
         raise InputError(
             f"a loss is written `name`, `name(key=value, …)` or `name+lpr`; got {full_name!r}."
@@ -103,7 +85,9 @@ def _value(text: str) -> Any:
     return text.strip("'\"")
 
 
-def _build(kind: type[Loss], arguments: JsonObject, context: JsonObject, full_name: str) -> Loss:
+def _build(
+    kind: type[Loss], arguments: JsonObject, context: JsonObject, full_name: str, *inner: Loss
+) -> Loss:
     accepted = (*kind.arguments(), "reduction")
     for key in arguments:
         if key not in accepted:
@@ -119,25 +103,8 @@ def _build(kind: type[Loss], arguments: JsonObject, context: JsonObject, full_na
             f"Write `{kind.name}({missing[0]}=…)` or pass `{missing[0]}=` to `from_name`."
         )
     try:
-        return kind(**given)
+        return kind(*inner, **given)
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"loss {full_name!r}: {error}.") from error
-
-
-def _wrap(loss: Loss, suffix: str, arguments: JsonObject, full_name: str) -> Loss:
-    kinds = {kind.suffix: kind for kind in (LabelPairs, TwoWayTerm, Published)}
-    if suffix not in kinds:
-        raise InputError(
-            f"after '+' only {' or '.join(kinds)} can stand; got {suffix!r} in {full_name!r}."
-        )
-    kind = kinds[suffix]
-    for key in arguments:
-        if key not in kind.arguments():
-            hint = nearest(key, kind.arguments())
-            raise InputError(f"loss {full_name!r}: no argument {key!r} of {suffix!r}. {hint}")
-    try:
-        return kind(loss, **arguments)
-    except TypeError as error:
         raise InputError(f"loss {full_name!r}: {error}.") from error

@@ -61,7 +61,6 @@ class Softmax(RowLoss):
     """
 
     name = "softmax"
-    aliases = ("ce",)
     properness = "strict"
     exclusive = True
 

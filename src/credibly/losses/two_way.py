@@ -90,14 +90,16 @@ class TwoWay(BatchLoss):
         self.memory = None if memory is None else checks.whole_number("memory", memory, 1)
         self._past: tuple[Tensor, Tensor] | None = None
 
-    def forward(self, scores: Scores, targets: Tensor, weight: Tensor | None = None) -> Tensor:
+    def forward(
+        self, scores: Scores, targets: Tensor, weight: Tensor | None = None, **details: Tensor
+    ) -> Tensor:
         if weight is not None or self.reduction not in ("mean", "rows"):
             if self.memory and self.training:
                 raise checks.InputError(
                     "`memory` needs `reduction='mean'` or `'rows'`, and rows without weights. "
                     "Leave out `memory`, or the weights and the other reduction."
                 )
-            return super().forward(scores, targets, weight)
+            return super().forward(scores, targets, weight, **details)
         checks.matrix_scores(scores)
         scores = working_precision(scores)
         targets = coding.tensor_matrix(scores, targets)

@@ -15,6 +15,19 @@ from credibly.losses.linear.chunks import LinearForm
 from credibly.losses.softmax import Softmax
 from credibly.types import JsonObject, LogOdds, Probabilities, Scores
 
+_INHERITED = (
+    "scores_per_label",
+    "single_label",
+    "needs_indices",
+    "spans_processes",
+    "has_state",
+    "has_link",
+    "labelwise",
+    "detached",
+    "exclusive",
+    "published",
+)
+
 
 class WrappedLoss(Loss):
     """A loss plus a further term. Link, outputs and state are those of the inner loss.
@@ -29,7 +42,6 @@ class WrappedLoss(Loss):
 
     name = ""
     suffix = ""
-    from_text = False
 
     def __init__(self, loss: Loss, *, reduction: Reduction = "mean") -> None:
         super().__init__(reduction=reduction)
@@ -42,21 +54,10 @@ class WrappedLoss(Loss):
 
     def _inherit(self, *, biased: bool) -> None:
         """Copy the declarations of the inner loss; ``biased``: the term moves the minimiser."""
-        loss = self.loss
-        vars(self).update(
-            name=f"{loss.name}+{self.suffix}",
-            properness="none" if biased else loss.properness,
-            scores_per_label=loss.scores_per_label,
-            single_label=loss.single_label,
-            needs_indices=loss.needs_indices,
-            spans_processes=loss.spans_processes,
-            has_state=loss.has_state,
-            has_link=loss.has_link,
-            labelwise=loss.labelwise,
-            detached=loss.detached,
-            exclusive=loss.exclusive,
-            published=loss.published,
-        )
+        for name in _INHERITED:
+            setattr(self, name, getattr(self.loss, name))
+        vars(self)["name"] = f"{self.loss.name}+{self.suffix}"
+        self.properness = "none" if biased else self.loss.properness
 
     def log_odds(self, scores: Scores) -> LogOdds:
         return self.loss.log_odds(scores)

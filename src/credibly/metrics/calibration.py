@@ -320,17 +320,17 @@ class ReliabilityDiagram:
     Empty bins have NaN confidence and frequency, and a band of [0, 1].
     """
 
-    edges: Any
+    edges: Array
     """``bins + 1`` edges; bin k holds edges[k] ≤ p < edges[k+1], the last bin p = 1 too."""
-    counts: Any
+    counts: Array
     """Known entries in the bin."""
-    confidence: Any
+    confidence: Array
     """Mean probability in the bin."""
-    frequency: Any
+    frequency: Array
     """Mean target in the bin: the share present."""
-    lower: Any
+    lower: Array
     """Lower end of the frequency's confidence band."""
-    upper: Any
+    upper: Array
     """Upper end of the frequency's confidence band."""
 
     def __repr__(self) -> str:

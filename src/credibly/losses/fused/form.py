@@ -173,10 +173,10 @@ def run_loop(
 CHUNK = 512
 
 
-def _to_pointer(_typing: Any, address: Any, zero: Any) -> Any:
+def _to_pointer(_typing, address, zero):
     result = types.CPointer(zero)
 
-    def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+    def generate(context, builder, _signature, arguments):
         return builder.inttoptr(arguments[0], context.get_value_type(result))
 
     return result(address, zero), generate
@@ -185,12 +185,12 @@ def _to_pointer(_typing: Any, address: Any, zero: Any) -> Any:
 _pointer: Any = intrinsic(_to_pointer)
 
 
-def _to_type(_typing: Any, value: Any, like: Any) -> Any:
+def _to_type(_typing, value, like):
     several = isinstance(value, types.BaseTuple)
-    given: list[Any] = [*value] if several else [value]  # pyright: ignore
+    given = [*value] if several else [value]  # pyright: ignore
     result = types.UniTuple(like, len(given)) if several else like
 
-    def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+    def generate(context, builder, _signature, arguments):
         parts = cgutils.unpack_tuple(builder, arguments[0]) if several else [arguments[0]]
         cast = [
             context.cast(builder, part, kind, like) for part, kind in zip(parts, given, strict=True)

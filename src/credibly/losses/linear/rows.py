@@ -172,12 +172,14 @@ def _has_kernel(chunk: Chunk) -> bool:
 
 
 @dataclass(frozen=True)
-class _RowKernels:
-    """Two kernels for sums of exponentials: over all labels of a row, and over its positives.
+class _RowSums:
+    """Sums of exponentials over all labels of a row and over its positives, and their gradient.
+
+    Kernels run where they can, the same sums in torch elsewhere.
 
     Attributes:
         scales: of the scores in these sums.
-        spared: whether the first sum excludes positives.
+        spared: whether the first sum excludes positives, and the second is needed.
     """
 
     scales: tuple[float, float]
@@ -186,6 +188,16 @@ class _RowKernels:
     def add(self, chunk: Chunk, sums: Tensor) -> None:
         """Add a chunk to the columns log Σ exp, log Σ y exp, Σ y x and Σ y of ``sums``."""
         scores = chunk.scores
+        if not _has_kernel(chunk):
+            first, second = self._exponents(chunk)
+            sums[:, 0] = _row_log_sums(first, sums[:, 0])
+            if self.spared:
+                sums[:, 1] = _row_log_sums(second, sums[:, 1])
+            known = chunk.known()
+            present = torch.where(known, chunk.targets, 0.0)
+            sums[:, 2] += (present * torch.where(known, scores, 0.0)).sum(1, dtype=torch.float64)
+            sums[:, 3] += present.sum(1, dtype=torch.float64)
+            return
         top = scores.amax(1) if scores.shape[1] else scores.new_zeros(len(scores))
         top = torch.where(torch.isneginf(top), 0.0, top)
         pointers = scores.data_ptr(), chunk.targets.data_ptr(), top.data_ptr()
@@ -193,21 +205,51 @@ class _RowKernels:
         add_row_sums_at(pointers, tuple(scores.shape), zero, self.scales, spared, sums.data_ptr())
 
     def gradient(
-        self,
-        chunk: Chunk,
-        log_sums: tuple[Tensor, Tensor],
-        slopes: tuple[Tensor, Tensor],
-        linear: bool,
+        self, chunk: Chunk, log_sums: tuple[Tensor, Tensor], slopes: tuple[Tensor, Tensor]
     ) -> Tensor:
-        """Return the gradient of a chunk."""
+        """Return the gradient of a chunk from the sums and their slopes.
+
+        Positives that the first sum includes have the slope of Σ y x, the others that of the second
+        sum.
+        """
+        scores = chunk.scores
+        if not _has_kernel(chunk):
+            return self._torch_gradient(chunk, log_sums, slopes)
         columns = log_sums[0], slopes[0], log_sums[1], slopes[1]
         numbers = torch.stack(columns, 1).contiguous()
-        scores, gradient = chunk.scores, torch.empty_like(chunk.scores)
+        gradient = torch.empty_like(scores)
         tensors = scores, chunk.targets, gradient, numbers
         pointers = tuple(tensor.data_ptr() for tensor in tensors)
         zero, spared = ZEROS[scores.dtype], float(self.spared)
+        linear = not self.spared
         row_gradient_at(pointers, tuple(scores.shape), zero, self.scales, spared, linear)
         return gradient
+
+    def _exponents(self, chunk: Chunk) -> tuple[Tensor, Tensor]:
+        """Return the exponents of both sums; −inf if a label is excluded."""
+        known, share, scores = chunk.known(), chunk.targets, chunk.scores
+        if not self.spared:
+            return torch.where(known, scores, -torch.inf), scores
+        safe = scores if chunk.all_known else torch.where(known, scores, 0.0)
+        log_absent = torch.where(known, torch.log1p(-share), -torch.inf)
+        log_present = torch.where(known & (share > 0), torch.log(share.clamp(min=0)), -torch.inf)
+        absent = torch.add(log_absent, safe, alpha=self.scales[0])
+        return absent, torch.add(log_present, safe, alpha=self.scales[1])
+
+    def _torch_gradient(
+        self, chunk: Chunk, log_sums: tuple[Tensor, Tensor], slopes: tuple[Tensor, Tensor]
+    ) -> Tensor:
+        kind, (first, second) = chunk.scores.dtype, self._exponents(chunk)
+        factor = slopes[0][:, None].to(kind)
+        gradient = (first - log_sums[0][:, None]).to(kind).exp_()
+        if self.spared:  # the slopes are opposite
+            gradient.sub_((second - log_sums[1][:, None]).to(kind).exp_())
+        gradient = torch.where(factor > 0, gradient.mul_(factor), 0.0)
+        if self.spared:
+            return gradient
+        known = chunk.known()
+        gradient.addcmul_(torch.where(known, chunk.targets, 0.0), slopes[1][:, None].to(kind))
+        return gradient.masked_fill_(~known, 0.0)
 
 
 def _empty_sums(chunks: ScoreChunks) -> Tensor:
@@ -233,7 +275,7 @@ class SoftmaxLinear(LinearForm):
         known = _zeros(chunks)
         for chunk in chunks.sums_first():
             known += chunk.known_per_row()
-            self._add(chunk, sums)
+            _SOFTMAX.add(chunk, sums)
         log, _, dot, count = sums.unbind(1)
         labelled = count > 0
         taking_part = (known > 0) if none else labelled
@@ -244,31 +286,12 @@ class SoftmaxLinear(LinearForm):
         if needs_grad:
             slopes = taking_part.double() / rows, labelled.double() / (-size * rows)
             for chunk in chunks:
-                chunks.add_gradient(chunk, self._gradient(chunk, log, *slopes))
+                logs = log, torch.zeros_like(log)
+                chunks.add_gradient(chunk, _SOFTMAX.gradient(chunk, logs, slopes))
         return total / rows
 
-    @staticmethod
-    def _add(chunk: Chunk, sums: Tensor) -> None:
-        if _has_kernel(chunk):
-            _SOFTMAX.add(chunk, sums)
-            return
-        known, scores = chunk.known(), chunk.scores
-        sums[:, 0] = _row_log_sums(torch.where(known, scores, -torch.inf), sums[:, 0])
-        present = torch.where(known, chunk.targets, 0.0)
-        sums[:, 2] += (present * torch.where(known, scores, 0.0)).sum(1, dtype=torch.float64)
-        sums[:, 3] += present.sum(1, dtype=torch.float64)
 
-    @staticmethod
-    def _gradient(chunk: Chunk, log: Tensor, slope: Tensor, dot: Tensor) -> Tensor:
-        if _has_kernel(chunk):
-            return _SOFTMAX.gradient(chunk, (log, torch.zeros_like(log)), (slope, dot), True)
-        kind, known = chunk.scores.dtype, chunk.known()
-        gradient = (chunk.scores - log[:, None]).to(kind).exp_().mul_(slope[:, None].to(kind))
-        gradient.addcmul_(torch.where(known, chunk.targets, 0.0), dot[:, None].to(kind))
-        return gradient.masked_fill_(~known, 0.0)
-
-
-_SOFTMAX = _RowKernels((1.0, 0.0), spared=False)
+_SOFTMAX = _RowSums((1.0, 0.0), spared=False)
 
 
 @dataclass(frozen=True)
@@ -282,6 +305,8 @@ class TwoWayLinear(LinearForm):
         rows, columns = self.loss.ways != "labels", self.loss.ways != "samples"
         hard, weak, valid_columns = self._sums(chunks, rows, columns)
         valid = ~(torch.isneginf(hard) | torch.isneginf(weak))
+        # From the sums of an ignored row, −inf, nothing may be subtracted.
+        hard, weak = (torch.where(torch.isneginf(each), 0.0, each) for each in (hard, weak))
         loss = self.loss
         inner = loss.temperature_neg * torch.where(valid, hard, 0.0)
         inner = inner + loss.temperature_pos * torch.where(valid, weak, 0.0) + loss.margin
@@ -299,7 +324,7 @@ class TwoWayLinear(LinearForm):
                 value = value + part.double() * column_share
                 parts += [] if own is None else [own.mul_(column_share)]
             if rows and needs_grad:
-                parts.append(self._row_gradient(chunk, hard, weak, slope))
+                parts.append(self._row_sums().gradient(chunk, (hard, weak), (slope, -slope)))
             if needs_grad:
                 gradient = torch.zeros_like(chunk.scores) if not parts else parts[0]
                 chunks.add_gradient(chunk, gradient.add_(parts[1]) if parts[1:] else gradient)
@@ -314,45 +339,16 @@ class TwoWayLinear(LinearForm):
         self, chunks: ScoreChunks, rows: bool, columns: bool
     ) -> tuple[Tensor, Tensor, list[int]]:
         """Return both log-sums of each row, and the number of columns that count in each chunk."""
-        hard, weak = _zeros(chunks, -math.inf), _zeros(chunks, -math.inf)
-        counts: list[Tensor] = []
+        sums, counts = _empty_sums(chunks), list[Tensor]()
         for chunk in chunks.sums_first():
-            if rows and _has_kernel(chunk):
-                sums = torch.stack((hard, weak, hard, weak), 1)
-                self._kernels().add(chunk, sums)
-                hard, weak = sums[:, 0].clone(), sums[:, 1].clone()
-            elif rows:
-                absent, present = self._exponents(chunk)
-                hard, weak = _row_log_sums(absent, hard), _row_log_sums(present, weak)
+            if rows:
+                self._row_sums().add(chunk, sums)
             counts.append(_columns_that_count(chunk) if columns else torch.zeros(()))
-        return hard, weak, [int(count) for count in counts]
+        return sums[:, 0], sums[:, 1], [int(count) for count in counts]
 
-    def _kernels(self) -> _RowKernels:
+    def _row_sums(self) -> _RowSums:
         scales = 1 / self.loss.temperature_neg, -1 / self.loss.temperature_pos
-        return _RowKernels(scales, spared=True)
-
-    def _exponents(self, chunk: Chunk) -> tuple[Tensor, Tensor]:
-        """Return x/T_N + log(1 − y) and −x/T_P + log y; −inf if a label is excluded."""
-        known, share = chunk.known(), chunk.targets
-        safe = chunk.scores if chunk.all_known else torch.where(known, chunk.scores, 0.0)
-        log_absent = torch.where(known, torch.log1p(-share), -torch.inf)
-        log_present = torch.where(known & (share > 0), torch.log(share.clamp(min=0)), -torch.inf)
-        absent = torch.add(log_absent, safe, alpha=1 / self.loss.temperature_neg)
-        present = torch.add(log_present, safe, alpha=-1 / self.loss.temperature_pos)
-        return absent, present
-
-    def _row_gradient(self, chunk: Chunk, hard: Tensor, weak: Tensor, slope: Tensor) -> Tensor:
-        # An ignored row has slope 0 and sums of −inf, from which nothing may be subtracted.
-        hard = torch.where(torch.isneginf(hard), 0.0, hard)
-        weak = torch.where(torch.isneginf(weak), 0.0, weak)
-        if _has_kernel(chunk):
-            return self._kernels().gradient(chunk, (hard, weak), (slope, -slope), False)
-        kind = chunk.scores.dtype
-        absent, present = self._exponents(chunk)
-        factor = slope[:, None].to(kind)
-        up = (absent - hard[:, None]).to(kind).exp_()
-        down = (present - weak[:, None]).to(kind).exp_()
-        return torch.where(factor > 0, up.sub_(down).mul_(factor), 0.0)
+        return _RowSums(scales, spared=True)
 
 
 def _columns_that_count(chunk: Chunk) -> Tensor:
@@ -412,10 +408,11 @@ class QuasibinaryLinear(LinearForm):
         for chunk in chunks.sums_first():
             scores = chunk.scores
             masked = scores if chunk.all_known else torch.where(chunk.known(), scores, -torch.inf)
-            by_row, part = self._log_sums_and_dot(chunks, chunk, masked)
-            dot += part
+            by_row = _empty_sums(chunks)
+            _SOFTMAX.add(chunk, by_row)
+            dot += by_row[:, 2].sum()
             rows += chunk.known_per_row()
-            log_sum = torch.logaddexp(log_sum, by_row.logsumexp(0))
+            log_sum = torch.logaddexp(log_sum, by_row[:, 0].logsumexp(0))
             # Σ exp(z) = C · N: fewer than N entries exceed log C, and the sum of some entries is a
             # lower bound of it.
             bound = log_sum - log_count
@@ -428,30 +425,10 @@ class QuasibinaryLinear(LinearForm):
         totals = float(log_sum), count, float(dot), float(excess)
         return _Sums(*totals, int((rows > 0).sum()), above, float(highest))
 
-    def _log_sums_and_dot(
-        self, chunks: ScoreChunks, chunk: Chunk, masked: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Return log Σ exp of each row of a chunk, and Σ y z."""
-        if _has_kernel(chunk):
-            columns = _empty_sums(chunks)
-            _SOFTMAX.add(chunk, columns)
-            return columns[:, 0], columns[:, 2].sum()
-        known = chunk.known()
-        present = torch.where(known, chunk.targets, 0.0)
-        dot = (present * torch.where(known, chunk.scores, 0.0)).sum(dtype=torch.float64)
-        return _row_log_sums(masked, _zeros(chunks, -math.inf)), dot
-
     def _gradient(self, chunk: Chunk, log_c: float, through: float) -> Tensor:
         """Return the gradient without the penalty."""
-        if _has_kernel(chunk):
-            like = chunk.scores.new_zeros(len(chunk.scores), dtype=torch.float64)
-            logs, slopes = (like + log_c, like), (like + through, like - 1.0)
-            return _SOFTMAX.gradient(chunk, logs, slopes, True)
-        known = chunk.known()
-        q = (chunk.scores - log_c).exp_()
-        gradient = q.mul_(through) if through else q.zero_()
-        gradient.sub_(torch.where(known, chunk.targets, 0.0))
-        return gradient.masked_fill_(~known, 0.0)
+        like = chunk.scores.new_zeros(len(chunk.scores), dtype=torch.float64)
+        return _SOFTMAX.gradient(chunk, (like + log_c, like), (like + through, like - 1.0))
 
 
 @dataclass(frozen=True)

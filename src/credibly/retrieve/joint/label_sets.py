@@ -27,6 +27,10 @@ class _JointDecision(Decision):
         self.joint = joint
         self.labels: tuple[str, ...] = joint.labels
 
+    @classmethod
+    def _settings(cls) -> tuple[str, ...]:
+        return super()._settings()[1:]  # the joint model has a state of its own
+
     def for_labels(self, labels: Sequence[str]) -> Self:
         self.joint.check(labels)
         bound = copy(self)
@@ -114,7 +118,6 @@ class JointCoverage(_JointDecision):
     fitted_on = "truth"
     quantile: float
     num_rows: int
-    _settings = ("level",)
     _fitted = ("quantile", "num_rows")
 
     def __init__(self, joint: Joint, level: float = 0.9) -> None:
