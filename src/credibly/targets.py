@@ -495,15 +495,15 @@ class SparseTargets:
     known: Array | None = None
 
     def __post_init__(self) -> None:
-        put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731 - frozen
-        put("offsets", _whole_numbers("offsets", self.offsets))
-        put("indices", _whole_numbers("indices", self.indices))
-        put("num_labels", checks.whole_number("num_labels", self.num_labels, 1))
+        own = vars(self)  # the class is frozen
+        own["offsets"] = _whole_numbers("offsets", self.offsets)
+        own["indices"] = _whole_numbers("indices", self.indices)
+        own["num_labels"] = checks.whole_number("num_labels", self.num_labels, 1)
         _check_offsets(self.offsets, self.indices)
         if self.values is not None:
-            put("values", _values(self.values, self.indices))
+            own["values"] = _values(self.values, self.indices)
         if self.known is not None:
-            put("known", _known(self.known, self.offsets))
+            own["known"] = _known(self.known, self.offsets)
         self._check_indices()
 
     def _check_indices(self) -> None:
@@ -519,11 +519,10 @@ class SparseTargets:
         same_row[inner[(inner > 0) & (inner < len(self.indices))] - 1] = False
         steps = np.diff(self.indices)
         if (same_row & (steps < 0)).any():
-            rows = np.repeat(np.arange(len(self)), np.diff(self.offsets))
-            order = np.lexsort((self.indices, rows))
-            object.__setattr__(self, "indices", self.indices[order])
+            order = np.lexsort((self.indices, self.entry_rows()))
+            vars(self)["indices"] = self.indices[order]
             if self.values is not None:
-                object.__setattr__(self, "values", self.values[order])
+                vars(self)["values"] = self.values[order]
             steps = np.diff(self.indices)
         twice = same_row & (steps == 0)
         if twice.any():
@@ -734,9 +733,8 @@ def _trusted(
 ) -> SparseTargets:
     """Return targets from arrays that were checked before."""
     made = object.__new__(SparseTargets)
-    fields = {"offsets": offsets, "indices": indices, "num_labels": num_labels}
-    for name, value in {**fields, "values": values, "known": known}.items():
-        object.__setattr__(made, name, value)
+    rest = {"num_labels": num_labels, "values": values, "known": known}
+    vars(made).update(offsets=offsets, indices=indices, **rest)
     return made
 
 

@@ -7,9 +7,14 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from credibly import checks
-from credibly.losses.base import LinkFormula, Reduction, softmax_log_odds, working_precision
+from credibly.losses.base import (
+    ABSENT_SCORE,
+    LinkFormula,
+    Reduction,
+    softmax_log_odds,
+    working_precision,
+)
 from credibly.losses.families import RowLoss
-from credibly.losses.softmax import ABSENT_SCORE
 from credibly.types import LogOdds, Scores
 
 
@@ -64,9 +69,6 @@ class AsymmetricSingleLabel(RowLoss):
 
     def formula(self) -> LinkFormula:
         return {"link": "softmax"}
-
-    def known_log_odds(self, scores: Scores, known: Tensor) -> LogOdds:
-        return self.log_odds(torch.where(known, working_precision(scores), ABSENT_SCORE))
 
     def initial_scores(self, label_rates: Tensor) -> Scores:
         """Return the logs of the rates. Their softmax is the share of each label."""

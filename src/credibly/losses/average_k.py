@@ -12,7 +12,6 @@ from credibly import checks
 from credibly.losses import collectives
 from credibly.losses.base import LinkFormula, Reduction, softmax_log_odds, working_precision
 from credibly.losses.families import BatchLoss
-from credibly.losses.softmax import ABSENT_SCORE
 from credibly.types import LogOdds, Scores
 
 ScoreHead = Literal["ml", "ml-softmax", "sccp"]
@@ -91,11 +90,6 @@ class AverageK(BatchLoss):
         """Return the logit of the probability by the chosen head."""
         head = self.ranking_scores(working_precision(scores))
         return head if self.head == "ml" else softmax_log_odds(head)
-
-    def known_log_odds(self, scores: Scores, known: Tensor) -> LogOdds:
-        return self.log_odds(
-            torch.where(known.repeat(1, 2), working_precision(scores), ABSENT_SCORE)
-        )
 
     def ranking_scores(self, scores: Scores) -> Scores:
         """Return the scores of the chosen head."""

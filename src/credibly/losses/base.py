@@ -41,6 +41,9 @@ LinkFormula: TypeAlias = JsonObject
 
 REDUCTIONS = ("mean", "rows", "sum", "none")
 
+ABSENT_SCORE = -1e30
+"""The score of a label that takes no part in a softmax; finite, so that gradients stay so."""
+
 
 _LINK_METHODS = (
     "log_odds",
@@ -250,9 +253,13 @@ class Mine(cr.losses.RowLoss):
     def known_log_odds(self, scores: Scores, known: Tensor) -> LogOdds:
         """Return ``log_odds`` as if labels outside of ``known`` did not exist.
 
-        The default is correct for links that map each score separately. A link that compares the
-        scores of a row must ignore unknown labels. Results at unknown labels have no meaning.
+        The default is correct for links that map each score separately, and for a softmax. Another
+        link that compares the scores of a row must ignore unknown labels. Results at unknown labels
+        have no meaning.
         """
+        if self.exclusive:
+            known = known.repeat(1, self.scores_per_label)
+            scores = torch.where(known, working_precision(scores), ABSENT_SCORE)
         return self.log_odds(scores)
 
     @_for_arrays

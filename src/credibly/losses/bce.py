@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-from typing import Self
-
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
@@ -48,6 +45,7 @@ class BCE(BinaryLoss):
     name = "bce"
     properness = "strict"
     pos_weight: Tensor | None
+    per_label = ("label_weight", "pos_weight")
 
     def __init__(
         self,
@@ -74,14 +72,6 @@ class BCE(BinaryLoss):
     def formula(self) -> LinkFormula:
         by = 0.0 if self.pos_weight is None else self.pos_weight.log().tolist()
         return {"link": "shift", "by": by}
-
-    def for_labels(self, labels: slice) -> Self:
-        own = super().for_labels(labels)
-        if self.pos_weight is None or not self.pos_weight.ndim:
-            return own
-        own = copy.copy(own)
-        own._buffers = {**own._buffers, "pos_weight": self.pos_weight[labels]}
-        return own
 
     def loop(self) -> FusedForm | None:
         plain = type(self) is BCE and self.pos_weight is None

@@ -62,19 +62,14 @@ def logsumexp(values: Tensor, dim: int | tuple[int, ...], across: bool = True) -
         >>> logsumexp(torch.tensor([[0.0, 0.0], [-torch.inf, -torch.inf]]), 1)
         tensor([0.6931,   -inf])
     """
-    nothing = torch.full_like(values.detach().sum(dim), -torch.inf)
-    top = all_reduce_max(values.detach().amax(dim) if values.numel() else nothing, across)
+    nothing = torch.full_like(values.detach().sum(dim, keepdim=True), -torch.inf)
+    largest = values.detach().amax(dim, keepdim=True) if values.numel() else nothing
+    top = all_reduce_max(largest, across)
     empty = torch.isneginf(top)
     shift = torch.where(empty, 0.0, top)
-    total = torch.exp(values - _restore_dims(shift, dim)).sum(dim)
+    total = torch.exp(values - shift).sum(dim, keepdim=True)
     total = torch.where(empty, 1.0, all_reduce_sum(total, across))
-    return torch.where(empty, -torch.inf, shift + torch.log(total))
-
-
-def _restore_dims(reduced: Tensor, dim: int | tuple[int, ...]) -> Tensor:
-    for each in sorted((dim,) if isinstance(dim, int) else dim):
-        reduced = reduced.unsqueeze(each)
-    return reduced
+    return torch.where(empty, -torch.inf, shift + torch.log(total)).squeeze(dim)
 
 
 def all_gather(local: Tensor, across: bool = True) -> list[Tensor]:

@@ -51,6 +51,8 @@ class BinaryLoss(Loss):
     name = ""
     labelwise = True
     label_weight: Tensor | None
+    per_label: ClassVar[tuple[str, ...]] = ("label_weight",)
+    """Buffers that may hold one number per label."""
     smallest_example: ClassVar[str] = """
 class Mine(cr.losses.BinaryLoss):
     def positive(self, scores):
@@ -89,10 +91,10 @@ class Mine(cr.losses.BinaryLoss):
 
     def for_labels(self, labels: slice) -> Self:
         """Return this loss for some of its labels, with its values per label restricted to them."""
-        if self.label_weight is None:
-            return self
         other = copy.copy(self)
-        other._buffers = {**self._buffers, "label_weight": self.label_weight[labels]}
+        own = {name: self._buffers[name] for name in self.per_label}
+        own = {name: each[labels] for name, each in own.items() if each is not None and each.ndim}
+        other._buffers = {**self._buffers, **own}
         return other
 
     def forward(self, scores: Scores, targets: Tensor, weight: Tensor | None = None) -> Tensor:

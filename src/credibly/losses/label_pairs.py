@@ -13,7 +13,7 @@ from credibly.losses.base import Loss, Reduction, working_precision
 from credibly.losses.collectives import all_reduce_sum, process_count
 from credibly.losses.fused.pairs import PairsForm, row_pairs
 from credibly.losses.wrapped import WrappedLoss
-from credibly.types import JsonObject, LogOdds, Scores
+from credibly.types import LogOdds, Scores
 
 PLATEAU = 50.0
 """Log-odds of links with a plateau are taken within ± this: a probability of 2e-22."""
@@ -99,19 +99,23 @@ class LabelPairs(WrappedLoss):
         other_log_odds = self.on == "published" and loss.properness == "recoverable"
         return self.weight > 0 and (loss.exclusive or other_log_odds)
 
-    def forward(
-        self, scores: Scores, targets: Tensor, weight: Tensor | None = None, **details: Any
+    def _mean(
+        self, scores: Scores, targets: Tensor, weight: Tensor | None, **details: Any
     ) -> Tensor:
-        checks.float_scores(scores)
-        across = self.spans_processes and self.training and process_count() > 1
-        if weight is not None or self.reduction not in ("mean", "rows") or across:
-            return self._by_rows(scores, targets, weight, details)
-        together = self.loss.pairs_loop(self.weight) if self.on == "link" else None
-        if together is not None:
-            scores = working_precision(scores)
-            return together(scores, coding.tensor_matrix(scores, targets))
+        across = self.spans_processes and self.training
+        if weight is None and not (across and process_count() > 1):
+            together = self.loss.pairs_loop(self.weight) if self.on == "link" else None
+            if together is not None:
+                scores = working_precision(scores)
+                return together(scores, coding.tensor_matrix(scores, targets))
+            log_odds, matrix = self._compared(scores, targets)
+            return self.loss(scores, targets, **details) + PairsForm(self.weight)(log_odds, matrix)
         log_odds, matrix = self._compared(scores, targets)
-        return self.loss(scores, targets, **details) + PairsForm(self.weight)(log_odds, matrix)
+        # A process without pairs must still take part in the backward pass of the sum.
+        in_graph = 0.0 * torch.where(matrix >= 0, log_odds, 0.0).sum()
+        pairs = self._weighted_pairs(log_odds, matrix, weight).sum() + in_graph
+        rows = all_reduce_sum((matrix >= 0).any(-1).sum(), across).clamp(min=1)
+        return self.loss(scores, targets, weight, **details) + all_reduce_sum(pairs, across) / rows
 
     def values(
         self, scores: Scores, targets: Tensor, weight: Tensor | None = None, **details: Any
@@ -120,20 +124,6 @@ class LabelPairs(WrappedLoss):
         log_odds, matrix = self._compared(scores, targets)
         values = self._row_values(scores, matrix, weight, details)
         return values + self._weighted_pairs(log_odds, matrix, weight)
-
-    def _by_rows(
-        self, scores: Scores, targets: Tensor, weight: Tensor | None, details: JsonObject
-    ) -> Tensor:
-        if self.reduction not in ("mean", "rows"):
-            values = self.values(scores, targets, weight, **details)
-            return self.reduce(values, torch.ones(()))
-        log_odds, matrix = self._compared(scores, targets)
-        across = self.spans_processes and self.training
-        # A process without pairs must still take part in the backward pass of the sum.
-        in_graph = 0.0 * torch.where(matrix >= 0, log_odds, 0.0).sum()
-        pairs = self._weighted_pairs(log_odds, matrix, weight).sum() + in_graph
-        rows = all_reduce_sum((matrix >= 0).any(-1).sum(), across).clamp(min=1)
-        return self.loss(scores, targets, weight, **details) + all_reduce_sum(pairs, across) / rows
 
     def _weighted_pairs(self, log_odds: LogOdds, matrix: Tensor, weight: Tensor | None) -> Tensor:
         pairs = self.weight * row_pairs(log_odds, matrix)

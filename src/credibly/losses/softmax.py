@@ -15,9 +15,6 @@ from credibly.losses.linear.chunks import LinearForm
 from credibly.losses.linear.rows import SoftmaxLinear
 from credibly.types import LogOdds, Scores
 
-ABSENT_SCORE = -1e30
-"""The score of a label that takes no part in a softmax; finite, so that gradients stay so."""
-
 ZeroLabelRule = Literal["uniform", "max_confidence", "none_class"]
 
 
@@ -92,9 +89,6 @@ class Softmax(RowLoss):
 
     def formula(self) -> LinkFormula:
         return {"link": "softmax", "none_class": self.zero_label == "none_class"}
-
-    def known_log_odds(self, scores: Scores, known: Tensor) -> LogOdds:
-        return self.log_odds(torch.where(known, working_precision(scores), ABSENT_SCORE))
 
     def top_log_odds(self, scores: Scores, log_sum: Tensor) -> LogOdds:
         if self.zero_label == "none_class":

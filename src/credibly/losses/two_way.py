@@ -257,12 +257,9 @@ class TwoWayTerm(WrappedLoss):
         self.two_way.train(mode and self.spans_processes)
         return self
 
-    def forward(
-        self, scores: Scores, targets: Tensor, weight: Tensor | None = None, **details: Any
+    def _mean(
+        self, scores: Scores, targets: Tensor, weight: Tensor | None, **details: Any
     ) -> Tensor:
-        checks.float_scores(scores)
-        if self.reduction not in ("mean", "rows"):
-            return self.reduce(self.values(scores, targets, weight, **details), torch.ones(()))
         ranked = self.ranking_scores(scores)
         term = self.two_way(ranked, targets, weight)
         share = self.weight / ranked.shape[-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable
 from typing import Any, Self
 
@@ -32,7 +33,7 @@ _INHERITED = (
 class WrappedLoss(Loss):
     """A loss plus a further term. Link, outputs and state are those of the inner loss.
 
-    A subclass defines ``forward`` and ``values``, ``suffix`` and, if its term moves the minimiser,
+    A subclass defines ``_mean`` and ``values``, ``suffix`` and, if its term moves the minimiser,
     ``biases``.
 
     Args:
@@ -58,6 +59,20 @@ class WrappedLoss(Loss):
             setattr(self, name, getattr(self.loss, name))
         vars(self)["name"] = f"{self.loss.name}+{self.suffix}"
         self.properness = "none" if biased else self.loss.properness
+
+    def forward(
+        self, scores: Scores, targets: Tensor, weight: Tensor | None = None, **details: Any
+    ) -> Tensor:
+        checks.float_scores(scores)
+        if self.reduction in ("mean", "rows"):
+            return self._mean(scores, targets, weight, **details)
+        return self.reduce(self.values(scores, targets, weight, **details), torch.ones(()))
+
+    @abstractmethod
+    def _mean(
+        self, scores: Scores, targets: Tensor, weight: Tensor | None, **details: Any
+    ) -> Tensor:
+        """Return the mean of the inner loss, and of the term."""
 
     def log_odds(self, scores: Scores) -> LogOdds:
         return self.loss.log_odds(scores)
@@ -141,12 +156,10 @@ class Published(WrappedLoss):
             self.labelwise, self.exclusive = self.link.labelwise, self.link.exclusive
             self.has_link = True
 
-    def forward(
-        self, scores: Scores, targets: Tensor, weight: Tensor | None = None, **details: Any
+    def _mean(
+        self, scores: Scores, targets: Tensor, weight: Tensor | None, **details: Any
     ) -> Tensor:
-        if self.reduction in ("mean", "rows"):
-            return self.loss(scores, targets, weight, **details)
-        return self.reduce(self.values(scores, targets, weight, **details), scores.new_ones(()))
+        return self.loss(scores, targets, weight, **details)
 
     def values(
         self, scores: Scores, targets: Tensor, weight: Tensor | None = None, **details: Any

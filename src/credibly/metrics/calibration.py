@@ -341,17 +341,9 @@ class ReliabilityDiagram:
         """Return the non-empty bins as a table, for notebooks."""
         if self.counts.ndim > 1:
             return html_table(f"{self!r}, one diagram per label", [], [])
-        shown = [place for place, count in enumerate(self.counts) if count]
-        rows = [
-            [
-                float(self.confidence[k]),
-                float(self.frequency[k]),
-                float(self.lower[k]),
-                float(self.upper[k]),
-                int(self.counts[k]),
-            ]
-            for k in shown
-        ]
+        columns = self.confidence, self.frequency, self.lower, self.upper, self.counts
+        filled = (row for row in zip(*columns, strict=True) if row[-1])
+        rows = [[*map(float, values), int(count)] for *values, count in filled]
         heads = ["predicted", "observed", "from", "to (95 %)", "entries"]
         return html_table(repr(self), heads, rows, total=len(rows))
 
