@@ -165,13 +165,13 @@ class Pipeline:
         return odds if self.calibrator is None else self.calibrator.transform(odds)
 
     @staticmethod
-    def _torch(block: Array, function: Any) -> Array:
+    def _torch(block: Array, function: Callable[[Tensor], Tensor]) -> Array:
         import torch
 
         with torch.no_grad():
             return function(torch.from_numpy(np.require(block, requirements=["C", "W"]))).numpy()
 
-    def _by_blocks(self, scores: ArrayLike, function: Any) -> Any:
+    def _by_blocks(self, scores: ArrayLike, function: Callable[[Array], Array]) -> Any:
         """Apply ``function`` to blocks of rows; links and calibrators treat each row separately."""
         return like(runtime.by_blocks(function, to_numpy(scores)), scores)
 

@@ -19,6 +19,7 @@ __all__ = ["load"]
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 SavedState: TypeAlias = Mapping[str, Any]
+Mapped: TypeAlias = Callable[..., Array]
 
 BLOCK = 1 << 22  # limit on scores mapped at a time
 
@@ -79,15 +80,15 @@ class Map:
         self._calibrator = state.get("calibrator") or {"calibrator": "none"}
         self._link, self._rule = map(state["runtime"].get, ("link", "rule"))
 
-    def log_odds(self, scores: Any) -> Array:
+    def log_odds(self, scores: object) -> Array:
         """Return calibrated log-odds as float64."""
         return self._mapped(self._log_odds, scores)
 
-    def probabilities(self, scores: Any) -> Array:
+    def probabilities(self, scores: object) -> Array:
         """Return the probability that each label is present, as float64."""
         return self._mapped(lambda block: sigmoid(self._log_odds(block)), scores)
 
-    def sets(self, scores: Any) -> Array:
+    def sets(self, scores: object) -> Array:
         """Return one label set per row, as a bool matrix."""
         return self._mapped(lambda block: select(self._rule, self.probabilities(block)), scores)
 
@@ -96,7 +97,7 @@ class Map:
             calibrated(self._calibrator, link_log_odds(self._link, block)), np.float64
         )
 
-    def _mapped(self, function: Callable[[Array], Array], scores: Any) -> Array:
+    def _mapped(self, function: Callable[[Array], Array], scores: object) -> Array:
         try:
             return by_blocks(function, np.asarray(scores))
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -227,7 +228,7 @@ def _logit(v, **_):
         return np.log(v) - np.log1p(-v)
 
 
-_LINKS: dict[str, Callable[..., Array]] = {
+_LINKS: dict[str, Mapped] = {
     "shift": lambda v, by=0.0, **_: v - np.asarray(by),
     "probabilities": _logit,
     "assume-negative": lambda v, **_: v - math.log(max(v.shape[-1] - 1, 1)),
@@ -241,7 +242,7 @@ _LINKS: dict[str, Callable[..., Array]] = {
 }
 
 
-def _known(table: Mapping[str, Any], what: str, state: SavedState) -> Any:
+def _known(table: Mapping[str, Mapped], what: str, state: SavedState) -> Mapped:
     if state.get(what) not in table:
         raise InputError(f"`{what}` must be one of {', '.join(table)}; got {state.get(what)!r}.")
     return table[state[what]]
@@ -308,7 +309,7 @@ def _softmax_scaling(g, slope, rest, biases=0.0, **_):
     return softmax_log_odds(scores)[..., : g.shape[-1]]
 
 
-_CALIBRATORS: dict[str, Callable[..., Array]] = {
+_CALIBRATORS: dict[str, Mapped] = {
     "none": lambda g, **_: g,
     "temperature": _affine,
     "affine": _affine,
@@ -401,7 +402,7 @@ def _in_steps(probabilities: Array) -> Array:
     return np.rint(probabilities.astype(np.float64) * STEPS) / STEPS
 
 
-_RULES: dict[str, Callable[..., Array]] = {
+_RULES: dict[str, Mapped] = {
     "above": _above,
     "above-with-ties": _above_with_ties,
     "most-probable": _most_probable,

@@ -184,7 +184,7 @@ class Calibrator(ABC):
                 )
             setattr(self, name, self._number(name, values[name]))
 
-    def _number(self, name: str, value: object) -> Any:
+    def _number(self, name: str, value: object) -> object:
         """Return a stored number, or a list of numbers as an array; raise for anything else."""
         listed = name in self._lists
         try:
@@ -258,5 +258,5 @@ class Calibrator(ABC):
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
-def _plain(value: object) -> Any:
+def _plain(value: object) -> object:
     return value.tolist() if isinstance(value, np.ndarray) else value

@@ -219,7 +219,7 @@ def fit_shared(
     return theta
 
 
-def _fit_some(penalised: Callable[[Array], Any], start: Array, free: Array) -> Array:
+def _fit_some(penalised: Evaluate, start: Array, free: Array) -> Array:
     """Minimise over the ``free`` parameters, with the others fixed at ``start``."""
 
     def evaluate(part: Array) -> tuple[Array, Array, Array]:

@@ -119,7 +119,7 @@ class Decision(ABC):
         """Return the label sets of checked probabilities."""
         return runtime.select(self.comparison(), probabilities)
 
-    def predict(self, probabilities: Any) -> Any:
+    def predict(self, probabilities: ArrayLike) -> Any:
         """Return the label sets as a bool matrix (n, L).
 
         Args:
@@ -142,7 +142,7 @@ class Decision(ABC):
         """
         return self
 
-    def to_review(self, probabilities: Any) -> Any:
+    def to_review(self, probabilities: ArrayLike) -> Any:
         """Return the labels that a person should review, as a bool matrix (n, L).
 
         Args:
@@ -202,12 +202,12 @@ class Decision(ABC):
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
-def matrix(probabilities: Any) -> Array:
+def matrix(probabilities: ArrayLike) -> Array:
     array = checks.matrix("probabilities", to_numpy(probabilities))
     return checks.probabilities(array)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     if isinstance(value, np.ndarray):
         return value.tolist()
     return list(value) if isinstance(value, tuple) else value

@@ -11,7 +11,7 @@ from credibly import checks
 from credibly.arrays import like
 from credibly.decide.base import Decision, matrix
 from credibly.runtime import just_below
-from credibly.types import Array, JsonObject
+from credibly.types import Array, ArrayLike, JsonObject
 
 
 class Threshold(Decision):
@@ -190,12 +190,12 @@ class Cost(Decision):
             "rule has a lower average cost, if the probabilities are calibrated."
         )
 
-    def to_review(self, probabilities: Any) -> Any:
+    def to_review(self, probabilities: ArrayLike) -> Any:
         array = matrix(probabilities)
         low = np.float64(self.bounds[0])
         return like((array > just_below(low)) & ~self._sets(array), probabilities)
 
-    def expected(self, probabilities: Any) -> Any:
+    def expected(self, probabilities: ArrayLike) -> Any:
         """Return the expected cost of each row's decisions, shape (n,), if p is calibrated."""
         array = matrix(probabilities).astype(np.float64)
         chosen, looked = self._sets(array), self.to_review(array)

@@ -420,7 +420,7 @@ def bisect(below: Callable[[Tensor], Tensor], like: Tensor, reach: float) -> Ten
     return high
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     if isinstance(value, Tensor):
         return f"{value.item():g}" if value.numel() == 1 else f"<{value.numel()} numbers>"
     return f"{value:g}" if isinstance(value, float) else repr(value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -100,7 +100,7 @@ class LabelPairs(WrappedLoss):
         return self.weight > 0 and (loss.exclusive or other_log_odds)
 
     def _mean(
-        self, scores: Scores, targets: Tensor, weight: Tensor | None, **details: Any
+        self, scores: Scores, targets: Tensor, weight: Tensor | None, **details: Tensor
     ) -> Tensor:
         across = self.spans_processes and self.training
         if weight is None and not (across and process_count() > 1):
@@ -118,7 +118,7 @@ class LabelPairs(WrappedLoss):
         return self.loss(scores, targets, weight, **details) + all_reduce_sum(pairs, across) / rows
 
     def values(
-        self, scores: Scores, targets: Tensor, weight: Tensor | None = None, **details: Any
+        self, scores: Scores, targets: Tensor, weight: Tensor | None = None, **details: Tensor
     ) -> Tensor:
         """Return one value per row: the wrapped loss's mean over known entries, and the pairs."""
         log_odds, matrix = self._compared(scores, targets)

@@ -73,7 +73,7 @@ def _parse(part: str, full_name: str) -> tuple[str, JsonObject]:
     return match["name"].lower(), arguments
 
 
-def _value(text: str) -> Any:
+def _value(text: str) -> bool | float | str | None:
     words = {"true": True, "false": False, "none": None}
     if text.lower() in words:
         return words[text.lower()]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import torch
 from torch import Tensor
@@ -258,7 +258,7 @@ class TwoWayTerm(WrappedLoss):
         return self
 
     def _mean(
-        self, scores: Scores, targets: Tensor, weight: Tensor | None, **details: Any
+        self, scores: Scores, targets: Tensor, weight: Tensor | None, **details: Tensor
     ) -> Tensor:
         ranked = self.ranking_scores(scores)
         term = self.two_way(ranked, targets, weight)
@@ -266,7 +266,7 @@ class TwoWayTerm(WrappedLoss):
         return self.loss(scores, targets, weight, **details) + share * term
 
     def values(
-        self, scores: Scores, targets: Tensor, weight: Tensor | None = None, **details: Any
+        self, scores: Scores, targets: Tensor, weight: Tensor | None = None, **details: Tensor
     ) -> Tensor:
         """Return one value per row: the inner loss's mean over known entries, and the term."""
         ranked = self.ranking_scores(scores)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable
-from typing import Any, Self
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -61,7 +61,7 @@ class WrappedLoss(Loss):
         self.properness = "none" if biased else self.loss.properness
 
     def forward(
-        self, scores: Scores, targets: Tensor, weight: Tensor | None = None, **details: Any
+        self, scores: Scores, targets: Tensor, weight: Tensor | None = None, **details: Tensor
     ) -> Tensor:
         checks.float_scores(scores)
         if self.reduction in ("mean", "rows"):
@@ -70,7 +70,7 @@ class WrappedLoss(Loss):
 
     @abstractmethod
     def _mean(
-        self, scores: Scores, targets: Tensor, weight: Tensor | None, **details: Any
+        self, scores: Scores, targets: Tensor, weight: Tensor | None, **details: Tensor
     ) -> Tensor:
         """Return the mean of the inner loss, and of the term."""
 
@@ -157,12 +157,12 @@ class Published(WrappedLoss):
             self.has_link = True
 
     def _mean(
-        self, scores: Scores, targets: Tensor, weight: Tensor | None, **details: Any
+        self, scores: Scores, targets: Tensor, weight: Tensor | None, **details: Tensor
     ) -> Tensor:
         return self.loss(scores, targets, weight, **details)
 
     def values(
-        self, scores: Scores, targets: Tensor, weight: Tensor | None = None, **details: Any
+        self, scores: Scores, targets: Tensor, weight: Tensor | None = None, **details: Tensor
     ) -> Tensor:
         """Return the values of the inner loss."""
         return self.loss.values(scores, targets, weight, **details)

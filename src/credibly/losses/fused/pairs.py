@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -293,7 +293,7 @@ class LinkedPairs(FusedForm):
 def _linked(
     pointers: tuple[int, int, int],
     shape: tuple[int, int],
-    zero: Any,
+    zero: np.float32 | np.float64,
     needs_grad: bool,
     numbers: tuple[float, ...],
     weight: float,

@@ -32,7 +32,7 @@ SMALLEST = 256
 """Fewest labels of a chunk: below, the matrix products would be too thin."""
 
 TargetChunks: TypeAlias = "DenseChunks | SparseChunks"
-AnyTargets: TypeAlias = Tensor | SparseTargets | Sequence[Sequence[int]]
+BatchTargets: TypeAlias = Tensor | SparseTargets | Sequence[Sequence[int]]
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,7 @@ class SparseChunks:
         return float(torch.where(self.values >= 0, self.values, 0.0).sum(dtype=torch.float64))
 
 
-def target_chunks(targets: Any, num_rows: int, num_labels: int) -> TargetChunks:
+def target_chunks(targets: BatchTargets, num_rows: int, num_labels: int) -> TargetChunks:
     """Return the targets of a batch in any form: a matrix, class indices, CSR, lists of labels."""
     if isinstance(targets, Tensor) and targets.layout == torch.sparse_csr:
         targets = SparseTargets.from_csr(targets)
@@ -244,7 +244,7 @@ def target_chunks(targets: Any, num_rows: int, num_labels: int) -> TargetChunks:
     return DenseChunks(targets) if isinstance(targets, Tensor) else SparseChunks(targets)
 
 
-def whole_targets(targets: Any, scores: Tensor) -> Tensor:
+def whole_targets(targets: BatchTargets, scores: Tensor) -> Tensor:
     """Return the targets of a batch in any form as one matrix like ``scores``."""
     chunks = target_chunks(targets, *scores.shape)
     chunks.prepare([0, scores.shape[1]], working_precision(scores))
@@ -266,7 +266,7 @@ class LinearForm(ABC):
 
 
 def fused_linear(
-    loss: Loss, hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: AnyTargets
+    loss: Loss, hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: BatchTargets
 ) -> Tensor:
     """Return ``loss(hidden @ weight.T + bias, targets)`` without storing the scores.
 
@@ -334,7 +334,7 @@ class _FusedLinear(torch.autograd.Function):
         hidden: Tensor,
         weight: Tensor,
         bias: Tensor | None,
-        targets: AnyTargets,
+        targets: BatchTargets,
         form: LinearForm,
     ) -> Tensor:
         ctx.targets, ctx.form = targets, form
