@@ -10,7 +10,7 @@ from credibly import checks
 from credibly import targets as coded
 from credibly.arrays import aligned, to_numpy
 from credibly.checks import InputError
-from credibly.targets import Coding, Targets, TargetsLike, tally
+from credibly.targets import Targets, TargetsLike, tally
 from credibly.types import Array, ArrayLike
 
 
@@ -71,12 +71,9 @@ def probability_pair(
     return in_unit_interval(values), matrix
 
 
-def batch_pair(
-    probabilities: ArrayLike, targets: TargetsLike, num_labels: int, coding: Coding | None
-) -> tuple[Array, Array]:
-    """Return ``probability_pair`` of a batch of rows, which alone may not show the coding."""
-    decoded = Targets.beside(probabilities, targets, "probabilities", coding=coding, whole=False)
-    values, matrix = probability_pair(probabilities, decoded)
+def batch_pair(probabilities: ArrayLike, targets: Targets, num_labels: int) -> tuple[Array, Array]:
+    """Return ``probability_pair`` of a batch of rows, for an accumulator of so many labels."""
+    values, matrix = probability_pair(probabilities, targets)
     if values.shape[1] != num_labels:
         raise InputError(
             f"`probabilities` must have {num_labels} labels as in the constructor; "

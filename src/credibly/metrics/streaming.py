@@ -21,7 +21,7 @@ from credibly.arrays import to_numpy
 from credibly.metrics.accumulators import Accumulator, Codes, batch_pair, mean_known
 from credibly.metrics.calibration import Average, CalibrationBins, Kind, ProperScores
 from credibly.metrics.ranking import tied_average_precision
-from credibly.targets import Coding, check_tally
+from credibly.targets import Coding, Targets, check_tally
 from credibly.types import Array
 
 try:
@@ -71,7 +71,10 @@ class _Streaming(Metric):
 
     def update(self, probabilities: Tensor, targets: Tensor) -> None:
         """Add a batch of (rows, labels)."""
-        values, truth = batch_pair(probabilities, targets, self.num_labels, self.coding)
+        decoded = Targets.beside(
+            probabilities, targets, "probabilities", coding=self.coding, whole=False
+        )
+        values, truth = batch_pair(probabilities, decoded, self.num_labels)
         batch, codes = deepcopy(self._empty), Codes()
         batch.update(values, truth)
         codes.update(targets, truth)

@@ -309,7 +309,10 @@ class Summary(Accumulators):
         self, probabilities: ArrayLike, targets: TargetsLike, scores: ArrayLike | None = None
     ) -> None:
         """Add a batch of rows; ``scores``, if given, rank the labels of a row."""
-        values, truth = batch_pair(probabilities, targets, self.num_labels, self.coding)
+        decoded = Targets.beside(
+            probabilities, targets, "probabilities", coding=self.coding, whole=False
+        )
+        values, truth = batch_pair(probabilities, decoded, self.num_labels)
         ranked = values if scores is None else to_numpy(scores)
         if not isinstance(targets, Targets):
             self.codes.update(targets, truth)

@@ -193,6 +193,7 @@ class _RowSums:
             sums[:, 0] = _row_log_sums(first, sums[:, 0])
             if self.spared:
                 sums[:, 1] = _row_log_sums(second, sums[:, 1])
+                return
             known = chunk.known()
             present = torch.where(known, chunk.targets, 0.0)
             sums[:, 2] += (present * torch.where(known, scores, 0.0)).sum(1, dtype=torch.float64)
@@ -239,15 +240,14 @@ class _RowSums:
     def _torch_gradient(
         self, chunk: Chunk, log_sums: tuple[Tensor, Tensor], slopes: tuple[Tensor, Tensor]
     ) -> Tensor:
-        kind, (first, second) = chunk.scores.dtype, self._exponents(chunk)
-        factor = slopes[0][:, None].to(kind)
-        gradient = (first - log_sums[0][:, None]).to(kind).exp_()
+        kind, factor = chunk.scores.dtype, slopes[0][:, None].to(chunk.scores.dtype)
         if self.spared:  # the slopes are opposite
-            gradient.sub_((second - log_sums[1][:, None]).to(kind).exp_())
-        gradient = torch.where(factor > 0, gradient.mul_(factor), 0.0)
-        if self.spared:
-            return gradient
+            first, second = self._exponents(chunk)
+            up = (first - log_sums[0][:, None]).to(kind).exp_()
+            down = (second - log_sums[1][:, None]).to(kind).exp_()
+            return torch.where(factor > 0, up.sub_(down).mul_(factor), 0.0)
         known = chunk.known()
+        gradient = (chunk.scores - log_sums[0][:, None]).to(kind).exp_().mul_(factor)
         gradient.addcmul_(torch.where(known, chunk.targets, 0.0), slopes[1][:, None].to(kind))
         return gradient.masked_fill_(~known, 0.0)
 
@@ -427,8 +427,13 @@ class QuasibinaryLinear(LinearForm):
 
     def _gradient(self, chunk: Chunk, log_c: float, through: float) -> Tensor:
         """Return the gradient without the penalty."""
-        like = chunk.scores.new_zeros(len(chunk.scores), dtype=torch.float64)
-        return _SOFTMAX.gradient(chunk, (like + log_c, like), (like + through, like - 1.0))
+        if _has_kernel(chunk):
+            like = chunk.scores.new_zeros(len(chunk.scores), dtype=torch.float64)
+            return _SOFTMAX.gradient(chunk, (like + log_c, like), (like + through, like - 1.0))
+        known, q = chunk.known(), (chunk.scores - log_c).exp_()
+        gradient = q.mul_(through) if through else q.zero_()
+        gradient.sub_(torch.where(known, chunk.targets, 0.0))
+        return gradient.masked_fill_(~known, 0.0)
 
 
 @dataclass(frozen=True)
