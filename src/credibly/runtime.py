@@ -115,8 +115,17 @@ def by_blocks(function: Callable[[Array], Array], scores: Array) -> Array:
         )
     if scores.dtype.kind != "f":
         scores = scores.astype(np.float32)
-    step = max(1, BLOCK // max(1, scores.shape[1]))
-    parts = [function(scores[at : at + step]) for at in range(0, max(len(scores), 1), step)]
+    return in_blocks(function, scores)
+
+
+def in_blocks(function: Mapped, *matrices: Any, entries: int = BLOCK) -> Array:
+    """Return ``function`` of matrices of the same rows, computed in blocks of rows.
+
+    Intermediate results then take little memory, whatever the size of the matrices.
+    """
+    step = max(1, entries // max(1, matrices[0].shape[1]))
+    starts = range(0, max(len(matrices[0]), 1), step)
+    parts = [function(*(each[at : at + step] for each in matrices)) for at in starts]
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from credibly import checks
 from credibly.arrays import like, to_numpy
-from credibly.runtime import calibrated
+from credibly.runtime import calibrated, in_blocks
 from credibly.targets import Coding, Targets, TargetsLike
 from credibly.types import Array, ArrayLike, JsonObject
 
@@ -202,15 +202,12 @@ class Calibrator(ABC):
 
     def _mapped(self, array: Array) -> Array:
         dtype = np.float64 if array.dtype.kind != "f" or array.dtype.itemsize > 4 else np.float32
-        result = np.empty(array.shape, dtype)
-        width = array.shape[-1] if array.ndim else 1
-        step = max(1, PIECE // max(1, width))
-        rows = array.reshape(-1, width) if array.ndim else array.reshape(1, 1)
-        flat = result.reshape(rows.shape)
-        for start in range(0, rows.shape[0], step):
-            piece = slice(start, start + step)
-            flat[piece] = self._map(rows[piece].astype(np.float64))
-        return result
+        rows = array.reshape(-1, array.shape[-1] if array.ndim else 1)
+
+        def mapped(block: Array) -> Array:
+            return self._map(block.astype(np.float64)).astype(dtype, copy=False)
+
+        return in_blocks(mapped, rows, entries=PIECE).reshape(array.shape)
 
     def _is_fitted(self) -> bool:
         return all(name in vars(self) for name in self._parameters)

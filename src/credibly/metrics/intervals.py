@@ -36,6 +36,7 @@ from credibly.metrics.label_sets import exact_match_terms, set_counts, top_k_set
 from credibly.metrics.ranking import rank_influence, sample_average_precision
 from credibly.metrics.summaries import MIN_COUNT, THRESHOLD, TOP, Summary, summarised
 from credibly.metrics.top_labels import FIGURES, HELD, TopLabels
+from credibly.runtime import in_blocks
 from credibly.targets import SparseTargets, Targets, TargetsLike
 from credibly.types import Array, ArrayLike
 
@@ -250,23 +251,11 @@ def _row_terms(metric: Metric, columns: Sequence[Column], **options: Any) -> Ter
             f"an analytic interval needs average='pooled'; got {average!r}. Use method='bootstrap'."
         )
     if len(columns) == 2 and len(columns[0].shape) == 2 and columns[0].shape == columns[1].shape:
-        both = _by_blocks(lambda *some: np.stack(terms(*some, **options), axis=1), *columns)
+        both = in_blocks(
+            lambda *some: np.stack(terms(*some, **options), axis=1), *columns, entries=1 << 18
+        )
         return both[:, 0], both[:, 1]
     return terms(*columns, **options)
-
-
-_BLOCK_ENTRIES = 1 << 18
-
-
-def _by_blocks(function: Callable[..., Array], *matrices: Column) -> Array:
-    """Return ``function`` of matrices, computed in blocks of rows; it must treat rows separately.
-
-    Intermediate results then take a few megabytes, whatever the size of the matrices.
-    """
-    step = max(1, _BLOCK_ENTRIES // max(1, matrices[0].shape[1]))
-    starts = range(0, max(len(matrices[0]), 1), step)
-    parts = [function(*(each[start : start + step] for each in matrices)) for start in starts]
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _proper(

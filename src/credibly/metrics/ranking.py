@@ -129,8 +129,7 @@ def ranking_loss(scores: ArrayLike, targets: TargetsLike) -> ArrayLike:
         >>> float(ranking_loss(np.array([[0.9, 0.8, 0.1]]), np.array([[0, 1, 0]])))
         0.5
     """
-    errors = _errors(scores, targets, "ranking_loss")
-    return like(mean_known(errors[:, 0]), scores, targets)
+    return _error(0, scores, targets, "ranking_loss")
 
 
 def one_error(scores: ArrayLike, targets: TargetsLike) -> ArrayLike:
@@ -142,8 +141,7 @@ def one_error(scores: ArrayLike, targets: TargetsLike) -> ArrayLike:
         >>> float(one_error(np.array([[0.9, 0.8], [0.1, 0.7]]), np.array([[0, 1], [0, 1]])))
         0.5
     """
-    errors = _errors(scores, targets, "one_error")
-    return like(mean_known(errors[:, 1]), scores, targets)
+    return _error(1, scores, targets, "one_error")
 
 
 def coverage_error(scores: ArrayLike, targets: TargetsLike) -> ArrayLike:
@@ -153,16 +151,15 @@ def coverage_error(scores: ArrayLike, targets: TargetsLike) -> ArrayLike:
         >>> float(coverage_error(np.array([[0.9, 0.8, 0.1]]), np.array([[0, 1, 0]])))
         2.0
     """
-    errors = _errors(scores, targets, "coverage_error")
-    return like(mean_known(errors[:, 2]), scores, targets)
+    return _error(2, scores, targets, "coverage_error")
 
 
-def _errors(scores: ArrayLike, targets: TargetsLike, metric: str) -> Array:
+def _error(which: int, scores: ArrayLike, targets: TargetsLike, metric: str) -> ArrayLike:
     values, truth = score_pair(scores, targets)
     hard(truth, metric)
     out = np.empty((len(values), 3))
     kernels.row_errors(np.ascontiguousarray(values), np.ascontiguousarray(truth), out)
-    return out
+    return like(mean_known(out[:, which]), scores, targets)
 
 
 def label_totals(values: Array, truth: Array, above: float = 0.0, hits_above: float = 0.0) -> Array:
