@@ -169,86 +169,10 @@ def _per_row(targets: Tensor) -> Tensor:
     return known.sum().double() / known.any(-1).sum().clamp(min=1)
 
 
-class RowLoss(Loss):
-    """Mean of one value per row over the rows that count.
-
-    A weight of a row multiplies its value, which does not change the minimiser. Weights of single
-    entries are an error: inside a sum over the labels of a row, they would change the link.
-
-    Example:
-        >>> class Squared(RowLoss):
-        ...     def row_values(self, scores, targets):
-        ...         known = targets >= 0
-        ...         return (scores - targets).square().where(known, 0.0).sum(1), known.any(1)
-        >>> scores = torch.tensor([[1.0, 0.5], [0.0, 2.0]])
-        >>> targets = torch.tensor([[1, 0], [0, -1]])
-        >>> Squared()(scores, targets), Squared().values(scores, targets)
-        (tensor(0.1250), tensor([0.2500, 0.0000]))
-    """
+class _MatrixLoss(Loss):
+    """A loss of (rows, labels) whose weights belong to rows."""
 
     name = ""
-    smallest_example: ClassVar[str] = Loss.smallest_example
-
-    @abstractmethod
-    def row_values(self, scores: Scores, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Return one value per row, and which rows count (bool).
-
-        ``scores`` are (rows, labels) in float32 or float64, ``targets`` the same with −1 where
-        unknown. Values of rows that do not count are taken as 0.
-        """
-
-    def forward(self, scores: Scores, targets: Tensor, weight: Tensor | None = None) -> Tensor:
-        values, counted = self._weighted(scores, targets, weight)
-        return self.reduce(values, counted.sum())
-
-    def values(self, scores: Scores, targets: Tensor, weight: Tensor | None = None) -> Tensor:
-        """Return one value per row; 0 for rows that do not count."""
-        return self._weighted(scores, targets, weight)[0]
-
-    def _weighted(
-        self, scores: Scores, targets: Tensor, weight: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        scores, targets = matrices(self, scores, targets)
-        values, counted = self.row_values(scores, targets)
-        values = torch.where(counted, values, 0.0)
-        if weight is not None:
-            values = values * checks.row_weight(weight, scores).to(values.dtype)
-        return values, counted
-
-
-def matrices(loss: Loss, scores: Scores, targets: Tensor) -> tuple[Scores, Tensor]:
-    """Return scores in working precision, and targets as a matrix with −1 where unknown."""
-    checks.matrix_scores(scores, loss.scores_per_label)
-    scores = working_precision(scores)
-    one_head = scores[:, : loss.num_labels_of(scores.shape[1])]
-    return scores, coding.unknown_to_minus_one(coding.tensor_matrix(one_head, targets))
-
-
-class BatchLoss(Loss):
-    """A loss that couples the rows of a batch, for example by a normalizer.
-
-    A subclass that sums over processes itself, with `credibly.losses.collectives`, sets
-    ``spans_processes = True``. Otherwise a trainer gathers the batches of all processes.
-
-    Example:
-        >>> class Centred(BatchLoss):
-        ...     def batch_values(self, scores, targets, weight, *, update_state):
-        ...         known = targets >= 0
-        ...         squares = (scores - scores.mean() - targets).square()
-        ...         return squares.where(known, 0.0).sum(1), known.any(1).sum()
-        >>> Centred()(torch.tensor([[3.0], [1.0]]), torch.tensor([[1], [0]]))
-        tensor(0.5000)
-    """
-
-    name = ""
-    smallest_example: ClassVar[str] = """
-class Mine(cr.losses.BatchLoss):
-    def batch_values(self, scores, targets, weight, *, update_state):
-        known = targets >= 0
-        centred = scores - scores.mean()
-        values = (centred - targets).square().where(known, 0.0).sum(1)
-        return values, known.any(1).sum()
-"""
 
     @abstractmethod
     def batch_values(
@@ -280,6 +204,68 @@ class Mine(cr.losses.BatchLoss):
         scores, targets = matrices(self, scores, targets)
         rows = None if weight is None else checks.row_weight(weight, scores).to(scores.dtype)
         return scores, targets, rows
+
+
+class RowLoss(_MatrixLoss):
+    """Mean of one value per row over the rows that count.
+
+    A weight of a row multiplies its value, which does not change the minimiser. Weights of single
+    entries are an error: inside a sum over the labels of a row, they would change the link.
+    """
+
+    name = ""
+    smallest_example: ClassVar[str] = Loss.smallest_example
+
+    @abstractmethod
+    def row_values(self, scores: Scores, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Return one value per row, and which rows count (bool).
+
+        ``scores`` are (rows, labels) in float32 or float64, ``targets`` the same with −1 where
+        unknown. Values of rows that do not count are taken as 0.
+        """
+
+    def batch_values(
+        self, scores: Scores, targets: Tensor, weight: Tensor | None, *, update_state: bool
+    ) -> tuple[Tensor, Tensor]:
+        """Return the value of each row, and the number of rows that count."""
+        values, counted = self.row_values(scores, targets)
+        values = torch.where(counted, values, 0.0)
+        return values if weight is None else values * weight.to(values.dtype), counted.sum()
+
+
+def matrices(loss: Loss, scores: Scores, targets: Tensor) -> tuple[Scores, Tensor]:
+    """Return scores in working precision, and targets as a matrix with −1 where unknown."""
+    checks.matrix_scores(scores, loss.scores_per_label)
+    scores = working_precision(scores)
+    one_head = scores[:, : loss.num_labels_of(scores.shape[1])]
+    return scores, coding.unknown_to_minus_one(coding.tensor_matrix(one_head, targets))
+
+
+class BatchLoss(_MatrixLoss):
+    """A loss that couples the rows of a batch, for example by a normalizer.
+
+    A subclass that sums over processes itself, with `credibly.losses.collectives`, sets
+    ``spans_processes = True``. Otherwise a trainer gathers the batches of all processes.
+
+    Example:
+        >>> class Centred(BatchLoss):
+        ...     def batch_values(self, scores, targets, weight, *, update_state):
+        ...         known = targets >= 0
+        ...         squares = (scores - scores.mean() - targets).square()
+        ...         return squares.where(known, 0.0).sum(1), known.any(1).sum()
+        >>> Centred()(torch.tensor([[3.0], [1.0]]), torch.tensor([[1], [0]]))
+        tensor(0.5000)
+    """
+
+    name = ""
+    smallest_example: ClassVar[str] = """
+class Mine(cr.losses.BatchLoss):
+    def batch_values(self, scores, targets, weight, *, update_state):
+        known = targets >= 0
+        centred = scores - scores.mean()
+        values = (centred - targets).square().where(known, 0.0).sum(1)
+        return values, known.any(1).sum()
+"""
 
 
 def check_targets(targets: ArrayLike, num_labels: int | None = None) -> None:

@@ -274,6 +274,19 @@ class CalibrationBins(Accumulator):
         )
 
 
+def table_numbers(
+    bins: CalibrationBins, proper: ProperScores, min_count: float, ending: str = ""
+) -> dict[str, Array]:
+    """Return calibration errors and proper scores by their names in tables."""
+    return {
+        f"ACE{ending}": bins.error("ace", min_count),
+        f"MCE{ending}": bins.error("mce", min_count),
+        f"ECE{ending}": bins.error("ece"),
+        f"NLL{ending}": proper.log_loss(),
+        f"Brier{ending}": proper.brier(),
+    }
+
+
 def calibration_bins(probabilities: Array, targets: Array, bins: int = 15) -> CalibrationBins:
     """Return the bins of checked entries."""
     found = CalibrationBins(probabilities.shape[1], bins)

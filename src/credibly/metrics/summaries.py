@@ -29,6 +29,7 @@ from credibly.metrics.calibration import (
     CalibrationBins,
     ProperScores,
     proportion_interval,
+    table_numbers,
 )
 from credibly.metrics.label_sets import SetCounts, top_k_sets, unknown_below_top
 from credibly.metrics.ranking import (
@@ -349,11 +350,7 @@ class Summary(Accumulators):
         sums, rows = self.bins.sums["bins"].sum((0, 1)), max(self.rows, 1)
         numbers |= {
             "mAP@x": self.precision.mean(),
-            "ACE": self.bins.error("ace", min_count),
-            "MCE": self.bins.error("mce", min_count),
-            "ECE": self.bins.error("ece"),
-            "NLL": self.proper.log_loss(),
-            "Brier": self.proper.brier(),
+            **table_numbers(self.bins, self.proper, min_count),
             "micro F1": self.sets.f1("micro"),
             "macro F1": self.sets.f1("mean_of_f1s"),
             "expected size": sums[CONFIDENCE] / rows,

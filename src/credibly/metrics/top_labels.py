@@ -11,7 +11,7 @@ import numpy as np
 from credibly import checks
 from credibly.arrays import like, to_numpy
 from credibly.metrics.accumulators import Accumulator, Accumulators
-from credibly.metrics.calibration import CalibrationBins, ProperScores
+from credibly.metrics.calibration import CalibrationBins, ProperScores, table_numbers
 from credibly.targets import SparseTargets, decode
 from credibly.types import Array, ArrayLike
 
@@ -217,13 +217,7 @@ class HeldLabels(Accumulators):
         numbers = {
             f"{name}@{k}": figures[i, k - 1] for i, name in enumerate(FIGURES) for k in PLACES
         }
-        numbers |= {
-            f"ACE{HELD}": self.bins.error("ace", min_count),
-            f"MCE{HELD}": self.bins.error("mce", min_count),
-            f"ECE{HELD}": self.bins.error("ece"),
-            f"NLL{HELD}": self.proper.log_loss(),
-            f"Brier{HELD}": self.proper.brier(),
-        }
+        numbers |= table_numbers(self.bins, self.proper, min_count, HELD)
         return {name: float(number) for name, number in numbers.items()}
 
 
