@@ -202,7 +202,7 @@ def fit_shared(
     centre = np.r_[np.zeros(slopes), 0.0, -limit, limit]
     precision = np.r_[[LOG_SLOPE_SD] * slopes, INTERCEPT_SD, LIMIT_SD, LIMIT_SD] ** -2.0
 
-    def penalised(theta: Array) -> tuple[Array, Array, Array]:
+    def penalised(theta: Array) -> Derivatives:
         each = sums(entries, features, np.tile(theta, (entries.num_labels, 1)))
         value, gradient, curvature = (part.sum(axis=0) for part in each)
         away = theta - centre
@@ -222,7 +222,7 @@ def fit_shared(
 def _fit_some(penalised: Evaluate, start: Array, free: Array) -> Array:
     """Minimise over the ``free`` parameters, with the others fixed at ``start``."""
 
-    def evaluate(part: Array) -> tuple[Array, Array, Array]:
+    def evaluate(part: Array) -> Derivatives:
         theta = start.copy()
         theta[free] = part[0]
         if theta[-1] - theta[-2] < 1:  # the limits must not cross
@@ -283,7 +283,7 @@ def log_loss(log_odds: Array, targets: Array) -> Array:
         return present + np.where(targets < 1, (1 - targets) * np.logaddexp(0, log_odds), 0)
 
 
-def sums(entries: Entries, features: FeatureMap, theta: Array) -> tuple[Array, Array, Array]:
+def sums(entries: Entries, features: FeatureMap, theta: Array) -> Derivatives:
     """Return log loss, its gradient and Gauss–Newton curvature for each label.
 
     ``theta`` is (L, k + 3): k log-slopes, intercept, floor, ceiling. The results have shapes (L,),
@@ -342,8 +342,11 @@ def _accumulate(features, targets, weights, theta, totals):
                     curvature[label, i, k] += scaled * change[k]
 
 
-Evaluate = Callable[[Array], tuple[Array, Array, Array]]
-"""Parameters (problems, size) to values (problems,), gradients and positive curvatures."""
+Derivatives = tuple[Array, Array, Array]
+"""Values (problems,), gradients and positive curvatures."""
+
+Evaluate = Callable[[Array], Derivatives]
+"""From parameters (problems, size)."""
 
 LONGEST_STEP = 2.0  # limit for every parameter; all of them are on a logarithmic scale
 SMALLEST_GAIN = 1e-10  # in nats; a problem with a smaller expected gain counts as solved
@@ -423,13 +426,13 @@ def _labels(entries: Entries, mean: float, shared: Array) -> Array:
     if count == 1:
         return common[:, :2]
 
-    def likelihood(away: Array) -> tuple[Array, Array, Array]:
+    def likelihood(away: Array) -> Derivatives:
         theta = common.copy()
         theta[:, :2] += away
         value, gradient, curvature = sums(entries, lambda g: (g - mean)[None], theta)
         return value, gradient[:, :2], curvature[:, :2, :2]
 
-    def posterior(away: Array) -> tuple[Array, Array, Array]:
+    def posterior(away: Array) -> Derivatives:
         value, gradient, curvature = likelihood(away)
         pull = away @ precision
         return value + 0.5 * (away * pull).sum(axis=1), gradient + pull, curvature + precision

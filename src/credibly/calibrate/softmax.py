@@ -8,7 +8,7 @@ import numpy as np
 
 from credibly import checks
 from credibly.calibrate.base import Calibrator, Entries
-from credibly.calibrate.calibrators import minimise
+from credibly.calibrate.calibrators import Derivatives, minimise
 from credibly.runtime import log_shares
 from credibly.types import Array
 
@@ -116,7 +116,7 @@ def _fitted(entries: Entries, rest: bool, *, biases: bool) -> Array:
     count = entries.num_labels if biases else 0
     precision = np.r_[LOG_SLOPE_SD, np.full(count, BIAS_SD)] ** -2.0
 
-    def evaluate(theta: Array) -> tuple[Array, Array, Array]:
+    def evaluate(theta: Array) -> Derivatives:
         slope, bias = float(np.exp(theta[0, 0])), theta[0, 1:]
         value = 0.5 * precision @ theta[0] ** 2
         gradient, curvature = precision * theta[0], np.diag(precision)
