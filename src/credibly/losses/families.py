@@ -211,6 +211,16 @@ class RowLoss(_MatrixLoss):
 
     A weight of a row multiplies its value, which does not change the minimiser. Weights of single
     entries are an error: inside a sum over the labels of a row, they would change the link.
+
+    Example:
+        >>> class Squared(RowLoss):
+        ...     def row_values(self, scores, targets):
+        ...         known = targets >= 0
+        ...         return (scores - targets).square().where(known, 0.0).sum(1), known.any(1)
+        >>> scores = torch.tensor([[1.0, 0.5], [0.0, 2.0]])
+        >>> targets = torch.tensor([[1, 0], [0, -1]])
+        >>> Squared()(scores, targets), Squared().values(scores, targets)
+        (tensor(0.1250), tensor([0.2500, 0.0000]))
     """
 
     name = ""
