@@ -269,19 +269,20 @@ def fits(kind: object, value: object) -> bool:
     return kind is float and isinstance(value, numbers.Real)
 
 
-def type_words(kind: type, *, many: bool = False) -> str:
+def type_words(kind: object, *, many: bool = False) -> str:
     """Return what a message calls a type of plain values.
 
     Example:
         >>> type_words(int), type_words(str, many=True)
         ('a whole number', 'a list of texts')
     """
-    one, several = {
+    words: dict[object, tuple[str, str]] = {
         bool: ("true or false", "true or false"),
         int: ("a whole number", "whole numbers"),
         float: ("a number", "numbers"),
         str: ("text", "texts"),
-    }[kind]
+    }
+    one, several = words[kind]
     return f"a list of {several}" if many else one
 
 
