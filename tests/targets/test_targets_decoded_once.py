@@ -107,7 +107,7 @@ def test_a_report_on_predictions_decodes_nothing(decoded: list[int]) -> None:
 
 
 def test_decoded_targets_of_another_number_of_labels_are_refused() -> None:
-    with pytest.raises(targets.checks.InputError, match=r"must have 5 columns.*got 6"):
+    with pytest.raises(targets.checks.InputError, match=r"one column per label, 5; got 6"):
         targets.decode(Targets(HARD), num_labels=5)
 
 
