@@ -138,6 +138,7 @@ def test_the_rule_in_force_is_shown_on_every_page(client, rule, words):
         ({"by": "threshold", "threshold": "2"}, "threshold", "must be at most 1; got 2"),
         ({"by": "threshold", "label": "frok"}, "label", "Did you mean &#39;fork&#39;?"),
         ({"by": "recall", "recall": "7"}, "recall", "must be at most 0.999; got 7"),
+        ({"by": "luck"}, "by", "must be one of &#39;threshold&#39;, &#39;cost&#39;"),
     ],
 )
 def test_decide_says_what_is_wrong_beside_the_field(client, parameters, field, words):

@@ -146,12 +146,15 @@ def problem_words(found: Mapping[str, Any]) -> str:
     Example:
         >>> problem_words({"type": "greater_than", "ctx": {"gt": 0.0}, "input": "-3", "msg": ""})
         'must be more than 0; got -3'
+        >>> problem_words({"type": "bool_parsing", "input": "maybe", "msg": ""})
+        'must be true or false; got maybe'
     """
     limits = {"gt": "more than", "ge": "at least", "lt": "less than", "le": "at most"}
     context = found.get("ctx", {})
     words = next((f"must be {limits[n]} {context[n]:g}" for n in limits if n in context), "")
-    if not words and "parsing" in found["type"]:
-        words = "must be a number"
+    kinds = {"bool_parsing": "true or false", "literal_error": f"one of {context.get('expected')}"}
+    if not words and ("parsing" in found["type"] or found["type"] in kinds):
+        words = f"must be {kinds.get(found['type'], 'a number')}"
     return f"{words or found['msg']}; got {str(found['input'])[:80]}"
 
 
