@@ -13,7 +13,7 @@ MODULES = (
     *(
         "credibly.predictions.shard",
         "credibly.predictions.file_schema",
-        "credibly.predictions.dataset",
+        "credibly.predictions.table",
     ),
     "credibly.predictions.validation",
     *("credibly.predictions.foreign_files", "credibly.data.tables"),

@@ -176,7 +176,7 @@ def check_out(
         InputError: if the ending is not allowed, the file is an input, or it cannot be written.
     """
     out = Path(path)
-    if os.path.realpath(out) in map(os.path.realpath, inputs):
+    if os.path.realpath(out) in {os.path.realpath(each) for each in inputs}:
         raise InputError(f"`out` must not be an input; {out} is.")
     if endings and out.suffix not in endings:
         raise InputError(f"`out` must end in {' or '.join(endings)}; got {str(out)!r}.")

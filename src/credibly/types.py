@@ -9,6 +9,7 @@ label sets      a bool matrix: which labels are returned for which row
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 else:
     Scores = LogOdds = Probabilities = Array = ArrayLike = Any
 
+
+FilePath: TypeAlias = str | os.PathLike[str]
+"""A path of a file or folder."""
 
 JsonObject: TypeAlias = dict[str, Any]
 """What a JSON object holds: names, and plain values."""

@@ -23,7 +23,7 @@ from fault_storage import FailingDisk, PowerLoss
 from credibly import Predictions, decide, retrieve
 from credibly.files import write_json
 from credibly.predictions import Writer
-from credibly.predictions.dataset import shard_metadata, shard_name
+from credibly.predictions.folders import shard_metadata, shard_name
 from credibly.train import Callback
 from credibly.train.callbacks import Log
 from credibly.train.checkpoint import Checkpoint, read_tensors

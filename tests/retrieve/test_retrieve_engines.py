@@ -1,7 +1,6 @@
 """Properties of search: every engine gives the same ids, the same bits, the same expectation."""
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -254,14 +253,6 @@ def test_no_file_name_reaches_the_engine_as_code(name, data, tmp_path):
     assert search(tmp_path / name, "+fork").rows == len(data[0])
 
 
-def test_a_column_of_paths_comes_along(tmp_path):
-    ids, chances, _ = table(5)
-    write(tmp_path / "p.parquet", ids, chances, path=[f"/images/{name}" for name in ids])
-    best = search(tmp_path / "p.parquet", "+fork", top=1).hits[0]
-    assert best.path == f"/images/{best.id}"
-    assert best.truth is None
-
-
 # Bad input ---------------------------------------------------------------------------------------
 
 
@@ -305,7 +296,7 @@ def test_parts_with_different_labels_are_told_apart(tmp_path):
 
 @each_query
 def test_shards_may_differ_in_all_but_their_labels(query, data, tmp_path):
-    """Truth, paths, types and the order of columns may differ; the rows are those of one file."""
+    """Truth, types and the order of columns may differ; the rows are those of one file."""
     ids, chances, truth = data
     order = np.arange(len(LABELS))[::-1]
     wide, names = chances[:, order].astype(np.float64), [LABELS[place] for place in order]
@@ -315,12 +306,10 @@ def test_shards_may_differ_in_all_but_their_labels(query, data, tmp_path):
     write(tmp_path / "1.parquet", ids[200:400], wide[200:400], truth[200:400, order], names)
     soft = np.where(truth < 0, np.nan, truth).astype(np.float32)
     write(tmp_path / "2.parquet", ids[400:600], chances[400:600], soft[400:600])
-    write(tmp_path / "3.parquet", ids[600:], chances[600:], path=ids[600:])
+    write(tmp_path / "3.parquet", ids[600:], chances[600:])
     expected = Index(chances, LABELS, ids, lacking).search(query, top=50)
     found = search(tmp_path, query, top=50)
-    paths = {name: name for name in ids[600:]}
-    assert [replace(hit, path=None) for hit in found.hits] == expected.hits
-    assert [hit.path for hit in found.hits] == [paths.get(hit.id) for hit in found.hits]
+    assert found.hits == expected.hits
     assert (found.rows, found.known_rows, found.known_hits) == (
         expected.rows,
         expected.known_rows,

@@ -15,7 +15,8 @@ from spread_rows import rows, write
 import credibly as cr
 from credibly import InputError, metrics
 from credibly.executors import Executor, Spark
-from credibly.workflows import calibrate_dataset, evaluation
+from credibly.predictions import Dataset
+from credibly.workflows import calibrate_dataset
 
 ROWS, LABELS = 800, [f"label {place}" for place in range(5)]
 NAMES = ("NLL", "mAP@y", "ACE", "MCE", "ECE")
@@ -166,7 +167,7 @@ def test_every_executor_runs_the_one_body_of_evaluate(executor, tmp_path, monkey
 
     folder = write(rows(), tmp_path / "shards", 3)
     assert cr.evaluate(folder, executor=executor).rows == 230
-    monkeypatch.setattr(evaluation, "_accumulate", broken)
+    monkeypatch.setattr(Dataset, "summary", broken)
     with pytest.raises(RuntimeError, match="the body of evaluate"):
         cr.evaluate(folder, executor=executor)
 

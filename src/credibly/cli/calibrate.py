@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from credibly.cli import terminal
-from credibly.cli.command import File, Scanned, option
+from credibly.cli.command import File, Scanned, input_error, option
 from credibly.cli.import_ import ImportOptions, check_inputs, layout_of
 from credibly.names import METHODS
 from credibly.types import JsonObject
@@ -72,12 +72,11 @@ class Options(ImportOptions, Scanned):
 
 
 def run(options: Options) -> None:
-    from credibly.checks import InputError
     from credibly.files import check_out
     from credibly.names import check_loss
 
     if options.out is None and options.save is None:
-        raise InputError("Give --out (predictions file), --save (map), or both.")
+        raise input_error("Give --out (predictions file), --save (map), or both.")
     if options.loss is not None:
         check_loss(options.loss)
     inputs = check_inputs(options, options.scores, options.apply)
@@ -118,7 +117,6 @@ def _fit(options: Options) -> None:
 
 def _out_of_dataset(options: Options) -> str:
     """Refuse options that Spark, or a file with only the most probable labels, does not support."""
-    from credibly.checks import InputError
 
     given = [("apply", options.apply), ("truth", options.truth), ("as", options.values)]
     given += [("keep", None if options.keep == "all" else options.keep)]
@@ -129,26 +127,25 @@ def _out_of_dataset(options: Options) -> str:
         given += [("loss", options.loss), ("save", options.save)]
     for flag, value in given:
         if value is not None:
-            raise InputError(f"--{flag} cannot be combined with {why}.")
+            raise input_error(f"--{flag} cannot be combined with {why}.")
     if options.out is None:
-        raise InputError(f"--out must be given with {why}.")
+        raise input_error(f"--out must be given with {why}.")
     return options.out
 
 
 def _apply(options: Options) -> None:
-    from credibly.checks import InputError
     from credibly.notebook import counted
     from credibly.workflows.calibrated_scores import apply_map, read_map
 
     for name in ("loss", "save", "values"):
         if getattr(options, name) is not None:
             flag = "as" if name == "values" else name
-            raise InputError(
+            raise input_error(
                 f"--{flag} cannot be combined with --apply, because the map stores it."
             )
     assert options.apply is not None
     if options.out is None:
-        raise InputError("--out must be given with --apply: the predictions file to write.")
+        raise input_error("--out must be given with --apply: the predictions file to write.")
     predictions = apply_map(
         read_map(options.apply),
         options.scores,

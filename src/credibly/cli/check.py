@@ -55,7 +55,9 @@ def run(options: Options) -> int:
             reason = file.problem or "the file was changed after it was written."
             print_text(f"{file.path}: {reason}")
     if not options.quiet:
-        print_text(_summary(found.kind, len(found.files), found.sound))
+        count = len(found.files)
+        checked = f"{found.kind}: {count} {'entry' if count == 1 else 'entries'} checked"
+        print_text(f"{checked}; {'nothing' if found.sound else 'see above what'} is wrong.")
     return 0 if found.sound else DAMAGED
 
 
@@ -79,8 +81,3 @@ def _compare_rows(options: Options) -> int:
         print_table("", columns, rows)
     print_text(str(found))
     return DAMAGED if found.drifted else 0
-
-
-def _summary(kind: str, count: int, sound: bool) -> str:
-    checked = f"{kind}: {count} {'entry' if count == 1 else 'entries'} checked"
-    return f"{checked}; nothing is wrong." if sound else f"{checked}; see above what is wrong."

@@ -17,14 +17,24 @@ import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NewType, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NewType, NoReturn, TypeAlias
 
+from credibly import __version__
 from credibly.cli.terminal import safe_text, write
 from credibly.data.readers import KINDS, OPTIONS, SHARED, Option, all_readers
 from credibly.types import JsonObject
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+
+    OptionsType: TypeAlias = type[DataclassInstance]
+
+
+def input_error(message: str) -> Exception:
+    """Return an ``InputError``, whose module is loaded only now."""
+    from credibly.checks import InputError
+
+    return InputError(message)
 
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -34,7 +44,7 @@ File = NewType("File", str)
 """A path; the help text calls its value FILE."""
 
 
-def option(default: object = dataclasses.MISSING, **about: Any) -> Any:
+def option(default: object = dataclasses.MISSING, **about: object) -> Any:
     """Declare a field of an ``Options`` dataclass about which its type says too little.
 
     Args:
@@ -67,7 +77,7 @@ class Flag:
     """
 
     name: str
-    kind: Callable[[Any], object]
+    kind: Callable[..., object]
     many: bool
     default: object
     help: str
@@ -96,7 +106,7 @@ class Flag:
         return tuple(self.about.get("choices") or ())
 
 
-def flags_of(options: type[DataclassInstance]) -> list[Flag]:
+def flags_of(options: OptionsType) -> list[Flag]:
     """Return the flags of a command: types and defaults of its fields, help of its docstrings.
 
     Example:
@@ -174,7 +184,9 @@ class Scanned(Partial, Printed):
     engine: Literal["local", "spark"] = "local"
 
 
-def with_flags(own: type[object], owner: str, flags: Mapping[str, tuple[Any, JsonObject]]) -> Any:
+def with_flags(
+    own: type[object], owner: str, flags: Mapping[str, tuple[Any, JsonObject]]
+) -> OptionsType:
     """Return the ``Options`` of a command with additional flags, None by default.
 
     Args:
@@ -195,17 +207,16 @@ def with_flags(own: type[object], owner: str, flags: Mapping[str, tuple[Any, Jso
 def given(options: DataclassInstance, owner: str) -> JsonObject:
     """Return the options of the recipe or the reader that flags or a file set."""
     own = [each.name for each in dataclasses.fields(options) if each.metadata.get("owner") == owner]
-    values = {name: getattr(options, name) for name in own}
-    return {name: value for name, value in values.items() if value is not None}
+    return {name: value for name in own if (value := getattr(options, name)) is not None}
 
 
-def with_reader_options(own: type[object], leave_out: Sequence[str] = ()) -> Any:
+def with_reader_options(own: type[object], leave_out: Sequence[str] = ()) -> OptionsType:
     """Return the options of a command with those of the general formats."""
     general = {**SHARED, **OPTIONS}
     return with_flags(own, "reader", _flags({k: general[k] for k in general if k not in leave_out}))
 
 
-def with_named_readers(options: type[DataclassInstance], argv: Sequence[str]) -> Any:
+def with_named_readers(options: OptionsType, argv: Sequence[str]) -> OptionsType:
     """Return ``options`` with the options of the data sets in ``argv``, such as ``coco:PATH``.
 
     Example:
@@ -239,7 +250,7 @@ def _sources(argv: Sequence[str]) -> list[str]:
     return []
 
 
-def _flags(options: Mapping[str, Option]) -> dict[str, tuple[Any, JsonObject]]:
+def _flags(options: Mapping[str, Option]) -> dict[str, tuple[type, JsonObject]]:
     return {
         name: (
             tuple[each.kind, ...] if each.many else each.kind,
@@ -250,7 +261,7 @@ def _flags(options: Mapping[str, Option]) -> dict[str, tuple[Any, JsonObject]]:
 
 
 def build_parser(
-    commands: Mapping[str, type[DataclassInstance]], *, file_may_complete: bool = False
+    commands: Mapping[str, OptionsType], *, file_may_complete: bool = False
 ) -> argparse.ArgumentParser:
     """Return a parser with a sub-parser for each command.
 
@@ -263,7 +274,7 @@ def build_parser(
         description="Classifiers with zero, one or many labels, and probabilities to act on.",
         epilog="`credibly COMMAND --help` explains one command. Start with `credibly demo`.",
     )
-    parser.add_argument("--version", action="version", version=_version())
+    parser.add_argument("--version", action="version", version=f"credibly {__version__}")
     parsers = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for name, options in commands.items():
         text = inspect.cleandoc(options.__doc__ or "").partition("\n\nArgs:\n")[0]
@@ -327,12 +338,6 @@ class _CommandParser(argparse.ArgumentParser):
         return f" Did you mean {close[0]}?" if close else ""
 
 
-def _version() -> str:
-    from credibly import __version__
-
-    return f"credibly {__version__}"
-
-
 def _add(parser: argparse._ActionsContainer, flag: Flag, required: bool) -> None:
     metavar = flag.about.get("metavar", flag.name.upper() if flag.positional else None)
     settings: JsonObject = {"help": _help(flag), "metavar": metavar}
@@ -354,8 +359,8 @@ COMMA = re.compile(r',(?![^(]*\))(?=(?:[^"]*"[^"]*")*[^"]*$)')
 """Between values: not inside brackets, nor inside quotes, as in --labels '"pain, chest",fever'."""
 
 
-def _list_of(kind: Any) -> Any:
-    def parse(text: str) -> tuple[Any, ...]:
+def _list_of(kind: Callable[..., object]) -> Callable[[str], tuple[object, ...]]:
+    def parse(text: str) -> tuple[object, ...]:
         return tuple(kind(part.strip('"')) for part in COMMA.split(text) if part)
 
     parse.__name__ = f"comma-separated {kind.__name__}"  # the name in errors of argparse
@@ -370,9 +375,9 @@ def _help(flag: Flag) -> str:
     return (flag.help + ("" if silent else f" (default: {default})")).replace("%", "%%")
 
 
-def resolve(options: type[DataclassInstance], arguments: JsonObject) -> Any:
+def resolve(options: OptionsType, arguments: JsonObject) -> Any:
     """Set the options from defaults, then the TOML file, then flags; later values override."""
-    from credibly.checks import InputError, between
+    from credibly.checks import between
 
     config = arguments.get("config")
     values = _from_toml(options, Path(config)) if config else {}
@@ -381,9 +386,9 @@ def resolve(options: type[DataclassInstance], arguments: JsonObject) -> Any:
             values[key] = tuple(value) if isinstance(value, list) else value
     for flag in flags_of(options):
         if flag.required and values.get(flag.name) in (None, ()):
-            raise InputError(f"`{flag.name}` must be given, as an argument or in {config}.")
+            raise input_error(f"`{flag.name}` must be given, as an argument or in {config}.")
         if flag.required and values[flag.name] in ("", ("",)):
-            raise InputError(f"`{flag.name}` must not be empty.")
+            raise input_error(f"`{flag.name}` must not be empty.")
         limits = flag.about.get("between")
         if limits and values.get(flag.name) is not None:
             between(flag.name, values[flag.name], *limits)
@@ -395,9 +400,7 @@ def stdout_for_dash(options: DataclassInstance) -> Iterator[Any]:
     """Yield options in which ``--out -`` is a temporary file, which is printed at the end."""
     from tempfile import TemporaryDirectory
 
-    from credibly.checks import InputError
-
-    values = {each.name: getattr(options, each.name) for each in dataclasses.fields(options)}
+    values = vars(options)
     if values.get("out") != "-":
         yield options
         return
@@ -406,15 +409,15 @@ def stdout_for_dash(options: DataclassInstance) -> Iterator[Any]:
     ending = ending.get(values["format"], ".csv") if isinstance(ending, Mapping) else ending
     if ending is None or values.get("json"):
         alone = "--json also writes there; leave it out" if ending else "name a file"
-        raise InputError(f"--out - writes text to stdout; {alone}.")
+        raise input_error(f"--out - writes text to stdout; {alone}.")
     with TemporaryDirectory() as folder:
         path = Path(folder) / f"out{ending}"
         yield dataclasses.replace(options, **{"out": str(path), "quiet": True})
         write(path.read_text(encoding="utf-8"))
 
 
-def _from_toml(options: type[DataclassInstance], path: Path) -> JsonObject:
-    from credibly.checks import InputError, fits, nearest, type_words
+def _from_toml(options: OptionsType, path: Path) -> JsonObject:
+    from credibly.checks import fits, nearest, type_words
     from credibly.untrusted.documents import read_toml
 
     table = read_toml(path, "configuration")
@@ -423,18 +426,18 @@ def _from_toml(options: type[DataclassInstance], path: Path) -> JsonObject:
     for key, value in table.items():
         name = key.replace("-", "_")
         if name not in flags:
-            raise InputError(f"{path}: unknown option {key!r}. {nearest(name, flags)}")
+            raise input_error(f"{path}: unknown option {key!r}. {nearest(name, flags)}")
         kind, many, choices = flags[name].kind, flags[name].many, flags[name].choices
         parts = value if many and isinstance(value, list) else [value]
         if not all(fits(kind, part) for part in parts):
             got = json.dumps(value, default=str, ensure_ascii=False)
-            raise InputError(f"{path}: {key!r} must be {type_words(kind, many=many)}; got {got}.")
+            raise input_error(f"{path}: {key!r} must be {type_words(kind, many=many)}; got {got}.")
         for part in parts:
             if isinstance(part, str) and "\0" in part:
-                raise InputError(f"{path}: {key!r} must not contain a null character.")
+                raise input_error(f"{path}: {key!r} must not contain a null character.")
             if choices and part not in choices:
                 listed = ", ".join(map(str, choices))
-                raise InputError(f"{path}: {key!r} must be one of {listed}; got {part!r}.")
+                raise input_error(f"{path}: {key!r} must be one of {listed}; got {part!r}.")
         converted = tuple(kind(part) for part in parts)
         values[name] = converted if many else converted[0]
     return values

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from credibly.cli.command import Printed, given, option, with_reader_options
 from credibly.cli.terminal import cell, print_json, print_table, print_text, progress
@@ -47,7 +47,7 @@ class CompareOptions(Printed):
     preset: str | None = None
 
 
-Options: Any = with_reader_options(with_recipe_options(CompareOptions, leave_out=("loss",)))
+Options = with_reader_options(with_recipe_options(CompareOptions, leave_out=("loss",)))
 
 
 def run(options: CompareOptions) -> None:

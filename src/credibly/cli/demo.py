@@ -14,7 +14,6 @@ from credibly.types import JsonObject
 if TYPE_CHECKING:
     from credibly.data import Data
     from credibly.train import Network
-    from credibly.workflows.comparison import Comparison
 
 LOSSES = ("asl", "bce", "bce+twl")
 QUERY = "+3 +7 -1"
@@ -89,14 +88,15 @@ def run(options: Options) -> None:
     scenes = data.load("digits", seed=options.seed, **scenery)
     if not options.json:
         sizes = {name: len(scenes.part(name)) for name in ("train", "calibration", "test")}
-        opening = OPENING.format(
-            rows=f"{len(scenes):,}",
-            train=f"{sizes['train']:,}",
-            held_out=sizes["calibration"],
-            test=f"{sizes['test']:,}",
-            epochs=options.epochs,
+        print_text(
+            OPENING.format(
+                rows=f"{len(scenes):,}",
+                train=f"{sizes['train']:,}",
+                held_out=sizes["calibration"],
+                test=f"{sizes['test']:,}",
+                epochs=options.epochs,
+            )
         )
-        print_text(opening)
     with progress("training", total=len(LOSSES), quiet=options.quiet or options.json) as advance:
         results = compare(
             "digits",
@@ -120,7 +120,9 @@ def run(options: Options) -> None:
         print_json({**results.to_dict(), "search": found, "report": str(page)})
         return
     show(results, COLUMNS)
-    print_text("\n" + explained(results))
+    wrong = results.losses["asl"]["ACE, sigmoid"]["mean"]
+    words = {"sigmoid": f"{wrong:.2f}", "size": results.average_size, "query": QUERY}
+    print_text("\n" + EXPLANATION.format(**words))
     print_text(found_text(found))
     print_text(
         NEXT.format(report=page, predictions=files[best], images=pictures, query=QUERY)
@@ -142,12 +144,6 @@ def recipe(options: Options) -> Network:
         warmup=0.3,
         split_seed=options.seed,
     )
-
-
-def explained(results: Comparison) -> str:
-    """Return an explanation of the table, with its numbers."""
-    wrong = results.losses["asl"]["ACE, sigmoid"]["mean"]
-    return EXPLANATION.format(sigmoid=f"{wrong:.2f}", size=results.average_size, query=QUERY)
 
 
 def write_images(scenes: Data, folder: Path) -> Path:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from credibly.cli import terminal
-from credibly.cli.command import File, Scanned, option
+from credibly.cli.command import File, Scanned, input_error, option
 from credibly.cli.terminal import cell
 
 if TYPE_CHECKING:
     from credibly.retrieve import Joint
+    from credibly.types import Array
     from credibly.workflows.evaluation import Evaluation
 
 
@@ -105,24 +106,23 @@ def run(options: Options) -> None:
 
 
 def _joint(options: Options) -> Joint | None:
-    from credibly.checks import InputError
     from credibly.retrieve.joint.model_selection import joint_from
 
     if options.joint_from is None:
         return None
     if options.joint_from in options.predictions:
-        raise InputError(
+        raise input_error(
             "`--joint-from` must hold other rows than the evaluated file; got "
             f"{options.joint_from}."
         )
     return joint_from(options.joint_from, partial=options.partial)
 
 
-def _report(result: Evaluation) -> list[list[Any]]:
+def _report(result: Evaluation) -> list[list[object]]:
     """Return one row per label, their mean, and one of the entries of all labels together."""
     import numpy as np
 
-    def shown(name: str, column: Any) -> list[Any]:
+    def shown(name: str, column: Array) -> list[object]:
         if name not in result.label_intervals:
             return column.tolist()
         limits = zip(column.tolist(), *result.label_intervals[name], strict=True)
@@ -139,15 +139,15 @@ def _report(result: Evaluation) -> list[list[Any]]:
     return [*rows, ["mean over labels", *means], ["all entries", *micro]] if columns else rows
 
 
-def _rows(results: list[Evaluation], papers: bool) -> list[list[Any]]:
+def _rows(results: list[Evaluation], papers: bool) -> list[list[object]]:
     shown = [each.shown(papers=papers) for each in results]
     names = list(dict.fromkeys(name for each in shown for name in each))
-    rows: list[list[Any]] = [
+    rows: list[list[object]] = [
         ["rows", *(each.rows for each in results)],
         ["labels", *(len(each.labels) for each in results)],
     ]
     for name in names:
-        row: list[Any] = [name]
+        row: list[object] = [name]
         for each in results:
             text = cell(each.numbers.get(name))
             if name in each.intervals:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Literal
 
 from credibly.cli import terminal
-from credibly.cli.command import File, Printed, option
+from credibly.cli.command import File, Printed, input_error, option
 
 if TYPE_CHECKING:
     from credibly.predictions import Layout
@@ -85,7 +85,6 @@ class Options(ImportOptions, Printed):
 
 
 def run(options: Options) -> None:
-    from credibly.checks import InputError
     from credibly.files import check_out
     from credibly.names import check_loss
     from credibly.notebook import counted
@@ -95,7 +94,7 @@ def run(options: Options) -> None:
     check_out(options.out, (".parquet",), inputs=check_inputs(options, options.file))
     values = options.values
     if values is None:
-        raise InputError(
+        raise input_error(
             f"{options.file}: declare what the values are. Give --as probabilities, or --as "
             "logits with --loss LOSS (bce for a plain sigmoid)."
         )

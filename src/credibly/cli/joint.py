@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from credibly.cli import terminal
-from credibly.cli.command import File, Partial, Printed, option
+from credibly.cli.command import File, Partial, Printed, input_error, option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,12 +38,11 @@ class Options(Partial, Printed):
 
 
 def run(options: Options) -> None:
-    from credibly.checks import InputError
     from credibly.notebook import counted
     from credibly.retrieve.joint.model_selection import fit_joint_file
 
     if options.out is None:
-        raise InputError("`joint fit` needs a file to write to; add --out joint.json.")
+        raise input_error("`joint fit` needs a file to write to; add --out joint.json.")
     fitted = fit_joint_file(
         options.predictions,
         components=tuple(_numbers(options.components)),
@@ -68,11 +67,10 @@ def run(options: Options) -> None:
 
 
 def _numbers(text: str) -> list[int]:
-    from credibly.checks import InputError
 
     try:
         return [int(number) for number in text.split(",")]
     except ValueError as error:
-        raise InputError(
+        raise input_error(
             f"`components` must be whole numbers separated by commas; got {text!r}."
         ) from error

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from credibly.cli.command import Printed, given, option, with_reader_options
+from credibly.cli.command import Printed, given, input_error, option, with_reader_options
 from credibly.cli.terminal import print_json, print_table, print_text, progress
 from credibly.cli.train import with_recipe_options
 from credibly.types import JsonObject
@@ -59,18 +59,18 @@ class PaperOptions(Printed):
     run: bool = False
 
 
-Options: Any = with_reader_options(with_recipe_options(PaperOptions, leave_out=("loss",)))
+Options = with_reader_options(with_recipe_options(PaperOptions, leave_out=("loss",)))
 
 
 def run(options: PaperOptions) -> None:
     from credibly import papers
-    from credibly.checks import InputError, choice
+    from credibly.checks import choice
 
     if options.paper is not None:
         choice("paper", options.paper, tuple(PAPERS))
     if options.checkpoint is not None:
         if options.out is None:
-            raise InputError("`checkpoint` needs `out`, the .safetensors file to write.")
+            raise input_error("`checkpoint` needs `out`, the .safetensors file to write.")
         from credibly.papers.checkpoints import convert_checkpoint
 
         names = convert_checkpoint(options.checkpoint, options.out)
@@ -110,13 +110,12 @@ def _show_preset(name: str, as_json: bool) -> None:
 
 def _show_table(options: PaperOptions, paper: str) -> None:
     from credibly import papers
-    from credibly.checks import InputError
     from credibly.papers.tables import beside_printed, find, row_runs, train_rows
 
     module = getattr(papers, PAPERS[paper])
     table: Table = find(module.TABLES, str(options.table), paper)
     if options.run and (options.data is None or options.out is None):
-        raise InputError("`run` needs `data` and `out`.")
+        raise input_error("`run` needs `data` and `out`.")
     shown: list[JsonObject] = []
     for block in table.blocks if options.data is None else table.blocks_for(options.data):
         runs: list[RowRun] = []

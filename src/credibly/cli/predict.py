@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from credibly.cli.command import Printed, given, option, with_reader_options
+from credibly.cli.command import Printed, given, input_error, option, with_reader_options
 from credibly.cli.terminal import progress, tell
 
 
@@ -50,15 +50,15 @@ class PredictOptions(Printed):
 
 
 # The labels are those of the run.
-Options: Any = with_reader_options(PredictOptions, leave_out=("labels",))
+Options = with_reader_options(PredictOptions, leave_out=("labels",))
 
 
 def run(options: PredictOptions) -> None:
-    from credibly.checks import InputError, out_can_be_written
+    from credibly.checks import out_can_be_written
 
     if options.engine == "spark" or options.folder.endswith(".onnx"):
         if options.format != "predictions":
-            raise InputError("--format needs the folder of a run and --engine local.")
+            raise input_error("--format needs the folder of a run and --engine local.")
         return _predict_dataset(options)
     out_can_be_written(options.out, folder=not options.out.endswith((".parquet", ".csv")))
     from credibly import train

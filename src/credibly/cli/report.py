@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from credibly.cli.command import Partial, Printed, WithTexts, option
+from credibly.cli.command import Partial, Printed, WithTexts, input_error, option
 from credibly.cli.terminal import progress, tell
 
 
@@ -39,10 +39,9 @@ def run(options: Options) -> None:
 
     check_out(options.out, (), inputs=options.predictions)
     from credibly.app import report
-    from credibly.checks import InputError
 
     if options.images is not None and options.image_folder is None and options.texts is None:
-        raise InputError(
+        raise input_error(
             "`--images` needs --image-folder DIR for images, or --texts DATA for texts."
         )
     texts = None

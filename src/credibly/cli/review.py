@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from credibly.cli import terminal
-from credibly.cli.command import File, Scanned, option
+from credibly.cli.command import File, Scanned, input_error, option
 
 if TYPE_CHECKING:
     from credibly.predictions import Predictions
@@ -58,7 +58,6 @@ class Options(Scanned):
 
 
 def run(options: Options) -> None:
-    from credibly.checks import InputError
     from credibly.files import check_out
 
     inputs = [each for each in (options.predictions, options.reviews, options.queue) if each]
@@ -66,7 +65,7 @@ def run(options: Options) -> None:
         endings = (".parquet",) if options.reviews else (ENDINGS[options.format],)
         check_out(options.out, endings, inputs=inputs)
     elif options.reviews is not None:
-        raise InputError("--out must be given with --reviews: the predictions file to write.")
+        raise input_error("--out must be given with --reviews: the predictions file to write.")
     if options.reviews is not None:
         from credibly.predictions import Predictions
 
@@ -75,9 +74,13 @@ def run(options: Options) -> None:
 
 
 def _review(options: Options) -> None:
+    from credibly.checks import nearest
     from credibly.review import label_issues
+    from credibly.review.noise_model import KINDS
 
-    _check_kinds(options)
+    for kind in options.kinds:
+        if kind not in KINDS:
+            raise input_error(f"--kinds has no entry {kind!r}. {nearest(kind, KINDS)}")
     kinds: Any = options.kinds
     issues = label_issues(
         options.predictions,
@@ -90,15 +93,6 @@ def _review(options: Options) -> None:
     if options.out is not None:
         _write(options, issues)
     terminal.tell(options, {"out": options.out, **issues.to_dict()}, lambda: _show(options, issues))
-
-
-def _check_kinds(options: Options) -> None:
-    from credibly.checks import InputError, nearest
-    from credibly.review.noise_model import KINDS
-
-    for kind in options.kinds:
-        if kind not in KINDS:
-            raise InputError(f"--kinds has no entry {kind!r}. {nearest(kind, KINDS)}")
 
 
 def _write(options: Options, issues: LabelIssues) -> None:
@@ -134,7 +128,6 @@ def _apply(options: Options, predictions: Predictions) -> None:
 
 
 def _reviews(options: Options) -> list[Review]:
-    from credibly.checks import InputError
     from credibly.review import read_queue, read_reviews
 
     assert options.reviews is not None
@@ -146,7 +139,7 @@ def _reviews(options: Options) -> list[Review]:
         from credibly.review import fiftyone
 
         if options.queue is None:
-            raise InputError("--format fiftyone with --reviews needs --queue, the queue as CSV.")
+            raise input_error("--format fiftyone with --reviews needs --queue, the queue as CSV.")
         return fiftyone.read_reviews(options.reviews, read_queue(options.queue))
     return read_reviews(options.reviews)
 

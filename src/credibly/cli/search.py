@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from credibly.cli import terminal
-from credibly.cli.command import File, Scanned, WithTexts, option
+from credibly.cli.command import File, Scanned, WithTexts, input_error, option
 
 if TYPE_CHECKING:
     from credibly.retrieve import Joint
-    from credibly.retrieve.answer import Answer, Hit
+    from credibly.retrieve.answer import Answer
     from credibly.retrieve.joint.pairs import Together
 
 _MOST_ROWS = 100_000
@@ -105,12 +106,11 @@ def _joint(options: Options) -> Joint | None:
     import sys
     from pathlib import Path
 
-    from credibly.checks import InputError
     from credibly.retrieve.joint.model_selection import joint_from
 
     if not options.joint:
         if options.joint_from:
-            raise InputError("`--joint-from` must come with `--joint`; add it.")
+            raise input_error("`--joint-from` must come with `--joint`; add it.")
         return None
     beside = Path(options.predictions + ".joint.json")
     source = Path(options.joint_from or (beside if beside.exists() else options.predictions))
@@ -145,41 +145,39 @@ def _together(options: Options, joint: Joint | None) -> list[Together]:
 
 
 def _print_together(listed: list[Together]) -> None:
-    known = any(each.known_real is not None for each in listed)
     columns = ["given the query, also", "probability", "in any row", "times"]
-    rows = [
-        [
-            each.label,
-            _shown(each.share),
-            _shown(each.overall),
-            f"{each.lift:.2f}",
-            *([f"{each.known_expected:.1f}", each.known_real] if known else []),
-        ]
+    rows: list[list[object]] = [
+        [each.label, _shown(each.share), _shown(each.overall), f"{each.lift:.2f}"]
         for each in listed
     ]
-    terminal.print_table("", [*columns, *(["expected", "real"] if known else [])], rows)
-
-
-def _print_hits(answer: Answer) -> None:
-    names = list(answer.hits[0].conditions)
-    truth = any(hit.truth is not None for hit in answer.hits)
-    paths = any(hit.path is not None for hit in answer.hits)
-    texts = any(hit.text is not None for hit in answer.hits)
-    columns = ["", "id", "probability", *names, *(["truth"] if truth else [])]
-    rows = []
-    for place, hit in enumerate(answer.hits, start=1):
-        row: list[Any] = [place, hit.id, _shown(hit.probability)]
-        row += [_shown(hit.conditions[name]) for name in names]
-        if truth:
-            row.append({True: "hit", False: "no", None: "?"}[hit.truth])
-        rows.append([*row, *([hit.path or ""] if paths else []), *([_start(hit)] if texts else [])])
-    columns += [*(["path"] if paths else []), *(["text"] if texts else [])]
+    if any(each.known_real is not None for each in listed):
+        columns += ["expected", "real"]
+        for row, each in zip(rows, listed, strict=True):
+            row += [f"{each.known_expected:.1f}", each.known_real]
     terminal.print_table("", columns, rows)
 
 
-def _start(hit: Hit) -> str:
+def _print_hits(answer: Answer) -> None:
+    hits, said = answer.hits, {True: "hit", False: "no", None: "?"}
+    columns: dict[str, Sequence[object]] = {
+        "": range(1, len(hits) + 1),
+        "id": [hit.id for hit in hits],
+        "probability": [_shown(hit.probability) for hit in hits],
+    }
+    for name in hits[0].conditions:
+        columns[name] = [_shown(hit.conditions[name]) for hit in hits]
+    if any(hit.truth is not None for hit in hits):
+        columns["truth"] = [said[hit.truth] for hit in hits]
+    if any(hit.path is not None for hit in hits):
+        columns["path"] = [hit.path or "" for hit in hits]
+    if any(hit.text is not None for hit in hits):
+        columns["text"] = [_start(hit.text or "") for hit in hits]
+    terminal.print_table("", list(columns), list(zip(*columns.values(), strict=True)))
+
+
+def _start(text: str) -> str:
     """Return the beginning of a text, on one line."""
-    line = " ".join((hit.text or "").split())
+    line = " ".join(text.split())
     return line if len(line) <= SHOWN else f"{line[: SHOWN - 1]}…"
 
 

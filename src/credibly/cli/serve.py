@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from credibly.cli.command import File, Partial, WithTexts, option
+from credibly.cli.command import File, Partial, WithTexts, input_error, option
 
 if TYPE_CHECKING:
     from credibly.app.server.guard import Guard
@@ -120,7 +120,6 @@ def _app(options: Options, hosts: tuple[str, ...]) -> Guard:
 
 
 def _listener(host: str, port: int) -> socket.socket:
-    from credibly.checks import InputError
 
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -129,7 +128,7 @@ def _listener(host: str, port: int) -> socket.socket:
         listener.listen()  # early connections wait until the server is warm
     except OSError as error:
         listener.close()
-        raise InputError(
+        raise input_error(
             f"port {port} on {host} cannot be used: {error.strerror}. Choose another port with "
             "--port; 0 takes a free one."
         ) from error

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from credibly.cli import terminal
-from credibly.cli.command import File, Scanned, option
+from credibly.cli.command import File, Scanned, input_error, option
 
 if TYPE_CHECKING:
     from credibly.decide.base import Decision
@@ -128,52 +129,55 @@ def run(options: Options) -> None:
 
 def _rule(options: Options) -> Decision | Pipeline:
     from credibly import decide
-    from credibly.checks import InputError
 
     values = {name: getattr(options, name) for name in RULES}
     given = [name for name, value in values.items() if value is not None and value is not False]
     if len(given) != 1:
         flags = ", ".join("--" + name.replace("_", "-") for name in RULES)
         got = " and ".join("--" + name.replace("_", "-") for name in given) or "none"
-        raise InputError(f"exactly one of {flags} must be given; got {got}.")
+        raise input_error(f"exactly one of {flags} must be given; got {got}.")
     if options.map is not None and options.save is None:
-        raise InputError("--map needs --save FILE, which stores map and rule together.")
+        raise input_error("--map needs --save FILE, which stores map and rule together.")
     if options.min_precision is not None and given != ["best_f"]:
-        raise InputError("--min-precision needs --best-f; give both or neither.")
+        raise input_error("--min-precision needs --best-f; give both or neither.")
     if given[0] in ("joint_coverage", "most_probable"):
         if options.save is not None:
-            raise InputError("--save cannot store rules that use joint probabilities.")
+            raise input_error("--save cannot store rules that use joint probabilities.")
         return _joint_rule(options)
     if given[0] == "apply":
         return _stored_rule(options)
     if options.joint_from is not None:
-        raise InputError("--joint-from needs --joint-coverage or --most-probable; add one.")
-    value: Any = getattr(options, given[0])
-    if given[0] == "average_size":
-        return decide.AverageSize(value, _guarantee(options, "expected"))
-    if given[0] == "recall":
-        return decide.Recall(value, _guarantee(options, "expected"), options.per)
-    if given[0] == "precision":
-        return decide.Precision(value, _guarantee(options, "probability"), options.per)
-    if given[0] == "best_f":
-        return decide.BestF(value, options.min_precision)
-    if given[0] == "threshold":
-        default, by_label = _assignments("--threshold", value)
-        return decide.Threshold(by_label, default) if by_label else decide.Threshold(default)
-    if given[0] == "cost":
-        return _cost(value)
-    return decide.TopK(value) if given[0] == "top_k" else decide.Coverage(value)
+        raise input_error("--joint-from needs --joint-coverage or --most-probable; add one.")
+    makers: dict[str, Callable[[Any], Decision]] = {
+        "average_size": lambda size: decide.AverageSize(size, _guarantee(options, "expected")),
+        "recall": lambda share: decide.Recall(share, _guarantee(options, "expected"), options.per),
+        "precision": lambda share: decide.Precision(
+            share, _guarantee(options, "probability"), options.per
+        ),
+        "best_f": lambda beta: decide.BestF(beta, options.min_precision),
+        "threshold": _threshold,
+        "cost": _cost,
+        "top_k": decide.TopK,
+        "coverage": decide.Coverage,
+    }
+    return makers[given[0]](getattr(options, given[0]))
+
+
+def _threshold(text: str) -> Decision:
+    from credibly.decide import Threshold
+
+    default, by_label = _assignments("--threshold", text)
+    return Threshold(by_label, default) if by_label else Threshold(default)
 
 
 def _stored_rule(options: Options) -> Pipeline:
-    from credibly.checks import InputError
     from credibly.pipeline import Pipeline
 
     if options.fit_on is not None or options.save is not None:
-        raise InputError("--apply does not fit a rule; leave out --fit-on and --save.")
+        raise input_error("--apply does not fit a rule; leave out --fit-on and --save.")
     stored = Pipeline.read(str(options.apply))
     if stored.decision is None or stored.labels is None:
-        raise InputError(
+        raise input_error(
             f"{options.apply} must hold a rule and the names of its labels. Write it with "
             "`credibly sets … --save FILE`."
         )
@@ -181,17 +185,16 @@ def _stored_rule(options: Options) -> Pipeline:
 
 
 def _joint_rule(options: Options) -> Decision:
-    from credibly.checks import InputError
     from credibly.retrieve.joint.label_sets import JointCoverage, MostProbableSet
     from credibly.retrieve.joint.model_selection import joint_from
 
     if options.joint_from is None:
-        raise InputError(
+        raise input_error(
             "--joint-coverage and --most-probable need a joint model. Give --joint-from FILE "
             "with held-out predictions, or the .json file that `credibly joint fit` wrote."
         )
     if options.joint_from in (options.predictions, options.fit_on):
-        raise InputError(
+        raise input_error(
             "--joint-from must hold other rows than PREDICTIONS and --fit-on; got "
             f"{options.joint_from}."
         )
@@ -203,8 +206,6 @@ def _joint_rule(options: Options) -> Decision:
 
 def _guarantee(options: Options, usual: str) -> Any:
     """Return a guarantee for a decision; a number is the risk that it does not hold."""
-    from credibly.checks import InputError
-
     text = options.guarantee or usual
     named = {"expected": "expected", "none": None, "probability": ("probability", options.delta)}
     if text in named:
@@ -212,7 +213,7 @@ def _guarantee(options: Options, usual: str) -> Any:
     try:
         return ("probability", float(text))
     except ValueError:
-        raise InputError(
+        raise input_error(
             f"--guarantee must be expected, probability, none or a risk such as 0.1; got {text!r}."
         ) from None
 
@@ -224,15 +225,13 @@ def _assignments(flag: str, text: str) -> tuple[float, dict[str, float]]:
     """
     import csv
 
-    from credibly.checks import InputError
-
     default, named = 0.5, {}
     for part in next(csv.reader([text], skipinitialspace=True), []):
         name, equals, number = part.rpartition("=")
         try:
             value = float(number)
         except ValueError:
-            raise InputError(
+            raise input_error(
                 f"{flag} must be numbers, or NAME=NUMBER separated by commas; got {part!r}."
             ) from None
         if equals:
@@ -243,16 +242,16 @@ def _assignments(flag: str, text: str) -> tuple[float, dict[str, float]]:
 
 
 def _cost(text: str) -> Decision:
-    from credibly.checks import InputError, nearest
+    from credibly.checks import nearest
     from credibly.decide import Cost
 
     _, costs = _assignments("--cost", text)
     for name in costs:
         if name.replace("_", "-") not in COSTS:
-            raise InputError(f"--cost has no entry {name!r}. {nearest(name, COSTS)}")
+            raise input_error(f"--cost has no entry {name!r}. {nearest(name, COSTS)}")
     costs = {name.replace("-", "_"): value for name, value in costs.items()}
     if "miss" not in costs:
-        raise InputError(f"--cost must name the cost of a miss, as in miss=5; got {text!r}.")
+        raise input_error(f"--cost must name the cost of a miss, as in miss=5; got {text!r}.")
     return Cost(**costs)
 
 

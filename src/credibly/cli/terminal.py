@@ -23,6 +23,8 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from credibly.cli.command import Printed
 
 LINE_SECONDS = 30.0
@@ -53,11 +55,10 @@ def prepare_streams() -> None:
         if descriptor > 2:
             os.close(descriptor)
             break
-    if sys.stdout is None:
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-    if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-    for stream in (sys.stdout, sys.stderr):
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        stream = getattr(sys, name)
         if isinstance(stream, TextIOWrapper):  # not a stream of a notebook or a test
             stream.reconfigure(errors="backslashreplace")
 
@@ -223,7 +224,9 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[obje
 
 def print_text(text: str) -> None:
     """Print plain text on stdout, wrapped only on a terminal."""
-    _print(safe_text(text), markup=False, highlight=False)
+    from rich.text import Text
+
+    _print(Text(safe_text(text)))
 
 
 def cell(value: object) -> str:
@@ -260,7 +263,7 @@ def tell(options: Printed, document: Mapping[str, object], show: str | Callable[
         show() if callable(show) else print_text(show)
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> object:
     """Return ``value`` in types of JSON.
 
     Example:
@@ -335,7 +338,7 @@ def _lines(description: str, total: float | None) -> Iterator[Callable[[float], 
         thread.join()
 
 
-def _print(content: Any, **settings: Any) -> None:
+def _print(content: RenderableType) -> None:
     """Render for the width of the terminal, then write, because rich exits on a closed pipe."""
     from rich.console import Console
 
@@ -343,5 +346,5 @@ def _print(content: Any, **settings: Any) -> None:
     width = None if terminal else 100_000
     rendered = StringIO()
     console = Console(file=rendered, width=width, force_terminal=terminal or None, emoji=False)
-    console.print(content, **settings)
+    console.print(content)
     write(rendered.getvalue())

@@ -8,10 +8,17 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from credibly import names
-from credibly.cli.command import Printed, given, option, with_flags, with_reader_options
+from credibly.cli.command import (
+    Printed,
+    given,
+    input_error,
+    option,
+    with_flags,
+    with_reader_options,
+)
 from credibly.cli.terminal import print_json, print_table, print_text
 from credibly.train.recipes import (
     RECIPES,
@@ -22,6 +29,9 @@ from credibly.train.recipes import (
     type_hints,
 )
 from credibly.types import JsonObject
+
+if TYPE_CHECKING:
+    from credibly.cli.command import OptionsType
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,19 +69,19 @@ class TrainOptions(Printed):
     skip_bad_images: bool = False
 
 
-def with_recipe_options(own: type[object], leave_out: Sequence[str] = ()) -> Any:
+def with_recipe_options(own: type[object], leave_out: Sequence[str] = ()) -> OptionsType:
     """Return the options of a command with a flag for every option of a recipe.
 
     They are None by default, and grouped by the recipes that have them.
     """
-    found: dict[str, tuple[Any, Any]] = {}
+    found: dict[str, tuple[dataclasses.Field[object], type]] = {}
     for kind in RECIPES.values():
         for field in dataclasses.fields(kind):
             before = found.get(field.name)
             if before is None or _num_choices(field) > _num_choices(before[0]):
                 found[field.name] = (field, type_hints(kind)[field.name])
     texts = {"model": MODEL, "select": SELECT}
-    flags: dict[str, tuple[Any, JsonObject]] = {}
+    flags: dict[str, tuple[type, JsonObject]] = {}
     for name, (field, hint) in sorted(found.items(), key=lambda each: _rank(each[0])):
         if name in leave_out:
             continue
@@ -91,7 +101,7 @@ SELECT = (
 )
 
 
-def _num_choices(field: dataclasses.Field[Any]) -> int:
+def _num_choices(field: dataclasses.Field[object]) -> int:
     return len(field.metadata["choices"] or ())
 
 
@@ -114,7 +124,7 @@ def _group(name: str) -> str:
     return f"recipe {', '.join(having)}"
 
 
-Options: Any = with_reader_options(with_recipe_options(TrainOptions))
+Options = with_reader_options(with_recipe_options(TrainOptions))
 
 
 def recipe_of(options: TrainOptions) -> tuple[Recipe, int]:
@@ -167,11 +177,10 @@ def check_library(recipe: Recipe, preset: str | None) -> None:
 
 def _refuse_stored_code(stored: Mapping[str, object], options: TrainOptions) -> None:
     """Raise for stored code that the user does not name, so a folder alone cannot import code."""
-    from credibly.checks import InputError
 
     model = str(stored.get("model", ""))
     if model.startswith("python:") and given(options, "recipe").get("model") != model:
-        raise InputError(
+        raise input_error(
             f"{options.out} imports Python code ({model}). If you trust it, add --model {model}."
         )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,10 +16,10 @@ from credibly.memory_limits import not_for_lack_of_memory
 from credibly.metrics.accumulators import Accumulator
 from credibly.metrics.ranking import TOTALS, RankPlan
 from credibly.predictions import Dataset, Predictions
-from credibly.predictions.dataset import identity
 from credibly.predictions.file_schema import Schema
-from credibly.predictions.shard import Piece, PieceReader
-from credibly.types import Array
+from credibly.predictions.folders import identity
+from credibly.predictions.shard import Shard
+from credibly.types import Array, FilePath
 
 if TYPE_CHECKING:
     import duckdb
@@ -63,24 +62,17 @@ class Tables:
 
 def by_columns(dataset: Dataset) -> list[tuple[Schema, list[Path]]]:
     """Return the files of a dataset, grouped by their columns and the order of the columns."""
-    groups: dict[tuple[str, ...], list[int]] = defaultdict(list)
-    for place, shard in enumerate(dataset.shards):
+    groups: dict[tuple[str, ...], list[Shard]] = defaultdict(list)
+    for shard in dataset.shards:
         kinds = (str(kind) for kind in shard.schema.types.values())
-        groups[(*shard.schema.columns, *kinds)].append(place)
-    return [
-        (dataset.shards[places[0]].schema, [dataset.files[place] for place in places])
-        for places in groups.values()
-    ]
-
-
-def duckdb_tables(path: str | os.PathLike[str], partial: bool) -> Tables:
-    """Return the predictions opened by DuckDB. Repeated calls with the same files are cached."""
-    return _opened(str(path), partial, identity(path))
+        groups[(*shard.schema.columns, *kinds)].append(shard)
+    return [(shards[0].schema, [each.path for each in shards]) for shards in groups.values()]
 
 
 @lru_cache(maxsize=4)
-def _opened(path: str, partial: bool, files: tuple[tuple[str, int, int, int], ...]) -> Tables:
-    del files  # only part of the cache key: a dataset with other files is another dataset
+def duckdb_tables(path: str, partial: bool, files: tuple[object, ...]) -> Tables:
+    """Return the predictions opened by DuckDB; ``files``, their identity, is part of the key."""
+    del files
     dataset, sources = Dataset(path, partial=partial), []
     dataset.check_ids(trust_writer=True)
 
@@ -128,8 +120,8 @@ def _names(run: Run, table: str, schema: Schema) -> dict[str, str]:
     """Return DuckDB's names of the columns: it numbers columns that differ only by case."""
     if len({name.lower() for name in schema.columns}) == len(schema.columns):
         return {}
-    described = [str(row[0]) for row in run(f"DESCRIBE SELECT * FROM {table}")]
-    return dict(zip(schema.columns, described, strict=True))
+    described = run(f"DESCRIBE SELECT * FROM {table}")
+    return {name: str(row[0]) for name, row in zip(schema.columns, described, strict=True)}
 
 
 State = Mapping[str, Array]
@@ -162,31 +154,32 @@ class Executor:
     """Whether workers can write one file together; else each writes one of its own."""
 
     def accumulate(
-        self, dataset: Dataset, accumulator: A, feed: Feed[A], advance: Advance = unseen
+        self, rows: Dataset | Predictions, accumulator: A, feed: Feed[A], advance: Advance = unseen
     ) -> A:
-        """Add all rows of the dataset to ``accumulator`` and return it.
+        """Add all rows to ``accumulator`` and return it.
 
         Args:
-            dataset: the predictions.
+            rows: the predictions; those in memory are never sent to workers.
             accumulator: an empty accumulator.
             feed: updates an accumulator with a batch of rows.
             advance: called with the share of the work done since the last call.
         """
+        if isinstance(rows, Predictions):
+            feed(accumulator, rows, 0)
+        else:
+            self._add(rows, accumulator, feed, advance)
+        return accumulator
+
+    def _add(self, dataset: Dataset, accumulator: A, feed: Feed[A], advance: Advance) -> None:
         reader = dataset.piece_reader
         for shard in dataset.pieces():
             for first_row, batch in reader.batches(shard):
                 feed(accumulator, batch, first_row)
                 advance(len(batch) / dataset.num_rows)
-        return accumulator
 
     def each(self, count: int, work: Callable[[int], State], where: str) -> list[State]:
         """Return ``work(0)``, …, ``work(count - 1)`` as a list; errors name ``where``."""
         return [work(index) for index in range(count)]
-
-    def run(self, dataset: Dataset, work: Callable[[Piece, PieceReader], State]) -> list[State]:
-        """Return the result of ``work`` for each shard, in the order of the shards."""
-        shards, reader = dataset.pieces(), dataset.piece_reader
-        return self.each(len(shards), lambda index: work(shards[index], reader), str(dataset.path))
 
     def label_totals(self, dataset: Dataset, plan: RankPlan, advance: Advance = unseen) -> Array:
         """Return the totals of each label's ranges, summed over all rows: (labels, TOTALS)."""
@@ -215,14 +208,14 @@ class Executor:
         """Raise if an id is missing or occurs twice."""
         dataset.check_ids(trust_writer=dataset.num_rows > ROWS_COMPARED)
 
-    def tables(self, path: str | os.PathLike[str], *, partial: bool = False) -> Tables:
+    def tables(self, path: FilePath, *, partial: bool = False) -> Tables:
         """Return predictions opened for SQL."""
         if is_remote(path):
             raise InputError(f"{path} is an address; only `executor='spark'` reads those.")
-        return duckdb_tables(path, partial)
+        return duckdb_tables(str(path), partial, identity(path))
 
 
-def is_remote(path: str | os.PathLike[str]) -> bool:
+def is_remote(path: FilePath) -> bool:
     """Return whether ``path`` is an address (``s3a://…``, ``hdfs://…``) that only Spark reads.
 
     Example:

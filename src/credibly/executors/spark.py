@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -33,9 +33,12 @@ from credibly.metrics.accumulators import Accumulator
 from credibly.metrics.ranking import TOTALS, RankPlan
 from credibly.predictions import Dataset
 from credibly.predictions.file_schema import Schema
-from credibly.predictions.shard import Piece, PieceReader
-from credibly.types import Array
+from credibly.predictions.shard import Piece
+from credibly.predictions.table import PieceReader
+from credibly.types import Array, FilePath, JsonObject
 
+SparkObject: TypeAlias = Any
+"""A session or a frame of PySpark, which need not be installed."""
 Records = Iterator["pa.RecordBatch"]
 Task = Callable[[Records], Records]
 _STATE = "state binary, error string"
@@ -71,7 +74,7 @@ def file_address(file: str) -> str:
     return f"file://{plain}"
 
 
-def spark_session() -> Any:
+def spark_session() -> SparkObject:
     """Return the Spark session of this process, or start one.
 
     ``PYSPARK_SUBMIT_ARGS`` or ``SPARK_CONF_DIR`` choose a cluster; by default the session runs on
@@ -110,12 +113,10 @@ class Spark(Executor):
 
     one_file = False
 
-    def __init__(self, session: Any = None) -> None:
+    def __init__(self, session: SparkObject = None) -> None:
         self.session = spark_session() if session is None else session
 
-    def accumulate(
-        self, dataset: Dataset, accumulator: A, feed: Feed[A], advance: Advance = unseen
-    ) -> A:
+    def _add(self, dataset: Dataset, accumulator: A, feed: Feed[A], advance: Advance) -> None:
         shards = dataset.pieces()
         task = _accumulate_task(shards, dataset.piece_reader, accumulator, feed)
         frame, count = self._tasks(len(shards), task, _STATE), len(shards)
@@ -125,7 +126,6 @@ class Spark(Executor):
         for row in self._collect(frame, str(dataset.path)):
             accumulator.merge(_unpack(row.state))
         advance(1.0)
-        return accumulator
 
     def each(self, count: int, work: Callable[[int], State], where: str) -> list[State]:
         frame = self._tasks(count, _work_task(work), f"index int, {_STATE}")
@@ -162,7 +162,7 @@ class Spark(Executor):
                 f"{found[0]['count']} times. Drop one of the rows or change an id."
             )
 
-    def tables(self, path: str | os.PathLike[str], *, partial: bool = False) -> Tables:
+    def tables(self, path: FilePath, *, partial: bool = False) -> Tables:
         # Names of labels may differ only by case. By default Spark treats them as equal.
         self.session.conf.set("spark.sql.caseSensitive", "true")
         if is_remote(path):
@@ -188,11 +188,11 @@ class Spark(Executor):
 
         return Tables(str(path), labels, sources, run, dataset, "`", has_largest=False)
 
-    def _tasks(self, count: int, task: Task, schema: str) -> Any:
+    def _tasks(self, count: int, task: Task, schema: str) -> SparkObject:
         """Return a frame of ``count`` tasks."""
         return _mapped(self.session.range(0, count, 1, count), task, schema)
 
-    def _collect(self, frame: Any, where: str) -> list[Any]:
+    def _collect(self, frame: SparkObject, where: str) -> list[SparkObject]:
         try:
             rows = frame.collect()
         except Exception as error:  # py4j and Spark raise their own types
@@ -216,7 +216,7 @@ class Spark(Executor):
             self.session.conf.set(_RECORDS, before)
 
 
-def _arrow_schema(struct: Any) -> Any:
+def _arrow_schema(struct: SparkObject) -> pa.Schema:
     """Return Spark's columns as Arrow's; types that predictions do not use become lists."""
     other = pa.list_(pa.null())
     kinds = {field.name: field.dataType.simpleString() for field in struct.fields}
@@ -228,7 +228,7 @@ def _arrow_schema(struct: Any) -> Any:
     )
 
 
-def _mapped(frame: Any, task: Task, schema: str) -> Any:
+def _mapped(frame: SparkObject, task: Task, schema: str) -> SparkObject:
     """Return ``frame.mapInArrow`` without its warning about pandas, which it does not use."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
@@ -302,8 +302,8 @@ def _split_task(shards: list[Piece], reader: PieceReader, plan: RankPlan) -> Tas
 
 def _runs(shard: Piece, reader: PieceReader, plan: RankPlan) -> Iterator[tuple[int, int, bytes]]:
     """Yield the values and targets of a shard, by label and range."""
-    batches = list(reader.ranking(shard))
-    values_of, targets_of = (np.concatenate(each) for each in zip(*batches, strict=True))
+    pairs = [rows.ranked() for _, rows in reader.batches(shard)]
+    values_of, targets_of = (np.concatenate(each) for each in zip(*pairs, strict=True))
     for label in range(len(reader.labels)):
         values, targets = values_of[:, label], targets_of[:, label]
         for part in range(plan.num_ranges(label)):
@@ -340,7 +340,7 @@ def _indices(records: Records) -> Iterator[int]:
         yield from record.column(0).to_pylist()
 
 
-def _rows(records: Records) -> Iterator[dict[str, Any]]:
+def _rows(records: Records) -> Iterator[JsonObject]:
     """Yield the rows of the previous step; stop with an error at the first row that failed."""
     for record in records:
         for row in record.to_pylist():
@@ -359,7 +359,7 @@ _TYPES = {
 }
 
 
-def _record(**cells: Any) -> pa.RecordBatch:
+def _record(**cells: object) -> pa.RecordBatch:
     columns = [pa.array([cell], pa.type_for_alias(_TYPES[name])) for name, cell in cells.items()]
     return pa.RecordBatch.from_arrays(columns, list(cells))
 

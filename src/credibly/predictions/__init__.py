@@ -17,9 +17,7 @@ reader of predictions uses it. ``Writer`` writes a file in batches. ``Prediction
 imports predictions of other programs; a ``Layout`` describes how they name rows and labels.
 """
 
-from credibly.predictions.dataset import Dataset
 from credibly.predictions.foreign_files import Layout
-from credibly.predictions.table import Predictions
-from credibly.predictions.writer import Writer
+from credibly.predictions.table import Dataset, Predictions, Writer
 
 __all__ = ["Dataset", "Layout", "Predictions", "Writer"]

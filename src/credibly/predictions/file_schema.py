@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -30,8 +31,6 @@ TOP_VERSION = "2.0"
 """Version of files with the most probable labels of each row; the newest that is read."""
 ID = "id"
 """Column of row names."""
-PATH = "path"
-"""Column of image paths."""
 PROBABILITY = "p:"
 """What the name of a label's column of probabilities begins with."""
 SCORE = "s:"
@@ -59,7 +58,6 @@ class Schema:
         columns: names of all columns, in the order of the file.
         labels: names of the labels, in the order of the metadata if the file has any.
         has_scores, has_targets: whether the optional columns exist.
-        has_paths: whether a column ``path`` contains the file behind each row.
         soft: whether the truth may lie between 0 and 1.
         types: Arrow type of each column.
         metadata: what the writer knew, without the keys of the layout itself.
@@ -71,7 +69,6 @@ class Schema:
     labels: list[str]
     has_scores: bool
     has_targets: bool
-    has_paths: bool
     soft: bool
     types: Mapping[str, pa.DataType]
     metadata: JsonObject
@@ -109,14 +106,17 @@ class Schema:
                 labels=as_labels(document.get("labels") or [], where),
                 has_scores=TOP_SCORE in types,
                 has_targets=TOP_TRUTH in types,
-                has_paths=False,
                 soft=False,
                 top=True,
                 **about,
             )
         labels = document.get("labels") or label_columns(names, PROBABILITY)
         if not labels:
-            raise InputError(_not_predictions(names, where))
+            listed = ", ".join(sorted(names)[:8]) or "none"
+            raise InputError(
+                f"{where}not a predictions file: it has no columns 'p:<label>'. Its columns: "
+                f"{listed}. If these are labels, use `Predictions.from_values`."
+            )
         labels = as_labels(labels, where)
         _require(types, [ID, *(PROBABILITY + name for name in labels)], where)
         has_scores = _all_or_none(types, SCORE, labels, where)
@@ -126,7 +126,6 @@ class Schema:
             labels=labels,
             has_scores=has_scores,
             has_targets=has_targets,
-            has_paths=PATH in types and _is_text(types[PATH]),
             soft=has_targets and any(pa.types.is_floating(types[TRUTH + name]) for name in labels),
             **about,
         )
@@ -135,16 +134,12 @@ class Schema:
 def _check_top_types(types: Mapping[str, pa.DataType], where: str) -> None:
     """Check the columns of a file with the most probable labels of each row."""
     _require(types, [ID, TOP, TOP_PROBABILITY], where)
-    expected = {
-        **{TOP: "list of int32", TOP_PROBABILITY: "list of float32"},
-        **{TOP_SCORE: "list of float32", TOP_TRUTH: "list of int32"},
-    }
-    for name, kind in expected.items():
-        value = (
-            str(types[name].value_type) if name in types and pa.types.is_list(types[name]) else None
-        )
-        if name in types and value != kind.rsplit(" ", 1)[-1].replace("float32", "float"):
-            raise InputError(f"{where}column {name!r} must be a {kind}; it is {types[name]}.")
+    expected = {TOP: "int32", TOP_PROBABILITY: "float", TOP_SCORE: "float", TOP_TRUTH: "int32"}
+    for name, value in expected.items():
+        found = types.get(name)
+        if found is not None and not (pa.types.is_list(found) and str(found.value_type) == value):
+            kind = value.replace("float", "float32")
+            raise InputError(f"{where}column {name!r} must be a list of {kind}; it is {found}.")
 
 
 def row_group_rows(num_columns: int, most: int = ROW_GROUP_ROWS) -> int:
@@ -179,7 +174,7 @@ def to_arrow(schema: pa.Schema, rows: Predictions) -> pa.Table:
     """Return rows as an Arrow table with ``schema``; unknown targets become nulls."""
     if rows.top is not None:
         return _top_to_arrow(schema, rows, rows.top)
-    columns: list[Any] = [text_column(rows.ids)]
+    columns: list[pa.Array] = [text_column(rows.ids)]
     # Transpose each matrix once: Arrow copies a strided column element by element.
     for matrix in (rows.probabilities, rows.scores):
         if matrix is not None:
@@ -195,7 +190,7 @@ def _top_to_arrow(schema: pa.Schema, rows: Predictions, top: Array) -> pa.Table:
     held = top >= 0
     ends = np.concatenate([[0], np.cumsum(held.sum(axis=1))]).astype(np.int32)
     given = (top, rows.probabilities, rows.scores)
-    columns: list[Any] = [text_column(rows.ids)]
+    columns: list[pa.Array] = [text_column(rows.ids)]
     columns += [
         pa.ListArray.from_arrays(pa.array(ends), pa.array(values[held]))
         for values in given
@@ -268,6 +263,7 @@ def label_columns(names: Sequence[str], prefix: str) -> list[str]:
     return [name[len(prefix) :] for name in names if name.startswith(prefix)]
 
 
+@cache
 def is_number(kind: pa.DataType, *, nulls: bool = False) -> bool:
     """Return whether this type is numeric; with ``nulls``, a column of nulls counts as numeric."""
     integer = pa.types.is_integer(kind) or pa.types.is_boolean(kind)
@@ -283,21 +279,15 @@ def _is_text(kind: pa.DataType) -> bool:
     )
 
 
-def _check_types(types: Mapping[str, object], labels: Sequence[str], where: str) -> None:
+def _check_types(types: Mapping[str, pa.DataType], labels: Sequence[str], where: str) -> None:
     if not (_is_text(types[ID]) or pa.types.is_integer(types[ID])):
         raise InputError(
             f"{where}column 'id' must hold text or whole numbers; it holds {types[ID]}."
         )
-    accepted: dict[tuple[Any, bool], bool] = {}
     for prefix in (PROBABILITY, SCORE, TRUTH):
         for name in labels:
             kind = types.get(prefix + name)
-            if kind is None:
-                continue
-            key = (kind, prefix == TRUTH)
-            if key not in accepted:
-                accepted[key] = is_number(kind, nulls=prefix == TRUTH)
-            if not accepted[key]:
+            if kind is not None and not is_number(kind, nulls=prefix == TRUTH):
                 raise InputError(
                     f"{where}column {prefix + name!r} must hold numbers; it holds {kind}. "
                     "Convert it to float32 and write the file again."
@@ -314,15 +304,7 @@ def _all_or_none(
     types: Mapping[str, object], prefix: str, labels: Sequence[str], where: str
 ) -> bool:
     wanted = [prefix + name for name in labels]
-    some = any(name in types for name in wanted)
-    if some:
-        _require(types, wanted, where)
-    return some
-
-
-def _not_predictions(names: Sequence[str], where: str) -> str:
-    listed = ", ".join(sorted(names)[:8]) or "none"
-    return (
-        f"{where}not a predictions file: it has no columns 'p:<label>'. Its columns: "
-        f"{listed}. If these are labels, use `Predictions.from_values`."
-    )
+    if not any(name in types for name in wanted):
+        return False
+    _require(types, wanted, where)
+    return True

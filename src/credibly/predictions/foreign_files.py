@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -17,11 +16,11 @@ from credibly.arrays import to_numpy
 from credibly.checks import InputError, nearest
 from credibly.memory_limits import not_for_lack_of_memory
 from credibly.predictions import file_schema, validation
-from credibly.predictions.dataset import check_names, parquet_files
+from credibly.predictions.folders import check_complete, parquet_files
 from credibly.predictions.validation import id_array, number_matrix
 from credibly.targets import UNKNOWN, Coding, Targets
 from credibly.targets import decode as decode_targets
-from credibly.types import Array
+from credibly.types import Array, FilePath
 from credibly.untrusted.arrays import array_headers, read_array, read_arrays
 from credibly.untrusted.tables import read_arrow, read_parquet, unpacked
 from credibly.untrusted.tensors import NAMES, read_tensors
@@ -62,11 +61,11 @@ class ImportedTable:
 
     where: str
     labels: list[str]
-    ids: Array | None
-    probabilities: Array | None
-    scores: Array | None
-    targets: Array | None
-    split: Array | None
+    ids: Array | None = None
+    probabilities: Array | None = None
+    scores: Array | None = None
+    targets: Array | None = None
+    split: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -96,9 +95,9 @@ class Layout:
     truth_columns: str | None = None
     coding: Coding | None = None
 
-    def decode(self, targets: Array | Targets, **options: Any) -> Array:
-        """Return targets decoded with this coding; ``options`` as in ``targets.decode``."""
-        return decode_targets(targets, coding=self.coding, **options)
+    def decode(self, targets: Array | Targets, num_labels: int) -> Array:
+        """Return targets decoded with this coding."""
+        return decode_targets(targets, coding=self.coding, num_labels=num_labels)
 
     def without_suffix(self, ids: Array | None) -> Array | None:
         """Return the ids without the suffix."""
@@ -171,7 +170,7 @@ def _matching(pattern: str | None, names: Sequence[str]) -> dict[str, str]:
 
 
 def read_table(
-    path: str | os.PathLike[str],
+    path: FilePath,
     layout: Layout | None = None,
     *,
     plain: Meaning = "probabilities",
@@ -344,7 +343,7 @@ def _csv(path: Path, id_column: str | None) -> pa.Table:
         with csv.open_csv(pa.BufferReader(content), read_options=read) as reader:
             name = id_name(reader.schema.names, id_column, f"{path}: ")
         # Reading ids as text keeps their leading zeros.
-        kept: dict[str, Any] = {name or file_schema.ID: pa.string()}
+        kept: dict[str, pa.DataType] = {name or file_schema.ID: pa.string()}
         options = csv.ConvertOptions(column_types=kept)
         table = csv.read_csv(pa.BufferReader(content), read, convert_options=options)
         _ = table.column_names  # raises here if a name is not UTF-8
@@ -359,7 +358,7 @@ def _csv(path: Path, id_column: str | None) -> pa.Table:
 def _parquet(path: Path, partial: bool) -> pa.Table:
     names = parquet_files(path)
     if path.is_dir():
-        check_names(path, names, partial=partial)
+        check_complete(path, {file.name: {} for file in names}, partial=partial)
     try:
         return pa.concat_tables([read_parquet(file) for file in names])
     except pa.ArrowException as error:
@@ -422,7 +421,7 @@ def decoded(truth: Array, labels: list[str], where: str, layout: Layout) -> Arra
     return validation.as_targets(truth, labels, where, decoded=layout.decode)
 
 
-def column(table: pa.Table, name: str) -> Any:
+def column(table: pa.Table, name: str) -> pa.Array:
     return table.column(name).combine_chunks()
 
 
@@ -456,7 +455,7 @@ class FilePreview:
     tabular: bool
 
 
-def preview_file(path: str | os.PathLike[str], rows: int = 5) -> FilePreview:
+def preview_file(path: FilePath, rows: int = 5) -> FilePreview:
     """Return the names in a CSV, Parquet, Arrow, ``.npz`` or ``.npy`` file and its first rows.
 
     Raises:
@@ -489,6 +488,6 @@ def preview_file(path: str | os.PathLike[str], rows: int = 5) -> FilePreview:
     return FilePreview(table.num_rows, list(table.column_names), kinds, cells, tabular=True)
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = "" if value is None else str(value)
     return text if len(text) <= CELL else text[: CELL - 1] + "…"

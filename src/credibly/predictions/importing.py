@@ -19,9 +19,8 @@ from credibly.arrays import is_tensor, to_numpy
 from credibly.checks import InputError, nearest
 from credibly.predictions import foreign_files, validation
 from credibly.predictions.foreign_files import ImportedTable, Layout
-from credibly.predictions.table import Predictions
 from credibly.targets import as_decoded
-from credibly.types import Array, ArrowTable
+from credibly.types import Array, ArrowTable, JsonObject
 
 if TYPE_CHECKING:
     from credibly.losses import Loss
@@ -32,10 +31,10 @@ SEPARATORS = (" ", ",", ";", "|")
 LIST_NAMES = ("labels", "label", "tags", "classes", "categories", "attributes", "attribute_ids")
 
 
-def as_predictions(
+def declared_arrays(
     table: ImportedTable, values: Values, loss: str | Loss | None, *, certain: bool
-) -> Predictions:
-    """Return predictions of an imported table whose values match their declaration."""
+) -> JsonObject:
+    """Return the arguments of ``Predictions.from_arrays``; values must match their declaration."""
     declared(table, values, loss, certain=certain)
     metadata: dict[str, object] = {"source_values": values}
     probabilities = table.probabilities
@@ -47,15 +46,15 @@ def as_predictions(
         scores = None  # a predictions file cannot store two scores per label
     if table.where:
         metadata["source"] = Path(table.where.removesuffix(": ")).name
-    return Predictions.from_arrays(
-        probabilities=probabilities,
-        targets=as_decoded(table.targets),
-        labels=table.labels,
-        ids=table.ids,
-        scores=scores,
-        metadata=metadata,
-        where=table.where,
-    )
+    return {
+        "probabilities": probabilities,
+        "targets": as_decoded(table.targets),
+        "labels": table.labels,
+        "ids": table.ids,
+        "scores": scores,
+        "metadata": metadata,
+        "where": table.where,
+    }
 
 
 def read_values(

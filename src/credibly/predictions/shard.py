@@ -8,19 +8,28 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from credibly.checks import InputError
-from credibly.predictions import file_schema, validation
+from credibly.predictions import file_schema
 from credibly.predictions.file_schema import ID, PROBABILITY, SCORE, TRUTH, Schema
-from credibly.predictions.table import NOTHING, Predictions, checked_top
-from credibly.predictions.validation import id_array, number_matrix
-from credibly.targets import UNKNOWN, SparseTargets
-from credibly.types import Array, JsonObject
+from credibly.predictions.validation import (
+    NOTHING,
+    Batch,
+    as_probabilities,
+    as_scores,
+    as_targets,
+    as_top,
+    check_unique,
+    id_array,
+    number_matrix,
+)
+from credibly.targets import SparseTargets
+from credibly.types import Array
 from credibly.untrusted.tables import open_parquet, parquet_errors
 
 # Arrow needs 9 kB per column besides the values: 0.9 GB for 50,000 labels with truth. Reading some
@@ -42,32 +51,6 @@ def rows_at_once(batch_rows: int, num_labels: int) -> int:
     return max(1, min(batch_rows, 2**23 // num_labels))
 
 
-class Batch(NamedTuple):
-    """Some rows of a file; ``first_row`` counts from the start of the file."""
-
-    first_row: int
-    ids: Array | None = None
-    probabilities: Array | None = None
-    scores: Array | None = None
-    targets: Array | None = None
-
-    @property
-    def num_rows(self) -> int:
-        """Return the number of rows."""
-        return next(len(cells) for cells in self[1:] if cells is not None)
-
-    def table(
-        self, labels: list[str], metadata: JsonObject | None = None, *, soft: bool
-    ) -> Predictions:
-        """Return ids and values as predictions; with ``soft``, truth is float32 in every batch."""
-        assert self.probabilities is not None
-        assert self.ids is not None
-        truth = self.targets
-        if truth is not None and soft:
-            truth = truth.astype(np.float32, copy=False)
-        return Predictions(self.probabilities, labels, self.ids, truth, self.scores, metadata or {})
-
-
 @dataclass(frozen=True)
 class Selection:
     """What to read: labels, prefixes of columns (and ``id``), rows and labels at a time."""
@@ -82,6 +65,10 @@ class Selection:
         """Return the names of the columns to read."""
         ids = [ID] if ID in self.kinds else []
         return ids + [kind + name for kind in self.kinds if kind != ID for name in self.labels]
+
+
+IDS = Selection([], [ID], BATCH_ROWS)
+"""Only the ids."""
 
 
 class Shard:
@@ -140,12 +127,12 @@ class Shard:
                 asked = groups is None or group in groups
                 if asked and (keep is None or keep[first : first + size].any()):
                     for batch in self._group(file, group, first, wanted, keep):
-                        yield _with_unknown(batch) if lacking else batch
+                        yield batch.with_unknown_truth() if lacking else batch
                 first += size
 
     def top_batches(
         self, rows: int, groups: range | None = None, *, truth: bool = False
-    ) -> Iterator[Predictions]:
+    ) -> Iterator[Batch]:
         """Yield batches of a file with the most probable labels of each row.
 
         With ``truth``, the truth of a file that has none is unknown.
@@ -157,9 +144,9 @@ class Shard:
                 yield self._top_rows(record, first, truth)
                 first += record.num_rows
 
-    def _top_rows(self, record: pa.RecordBatch, first: int, truth: bool) -> Predictions:
+    def _top_rows(self, record: pa.RecordBatch, first: int, truth: bool) -> Batch:
         """Return rows with their most probable labels, after checking every value."""
-        where, labels = self.where, self.schema.labels
+        where, num_labels = self.where, len(self.schema.labels)
         top, sizes = _padded(record.column(file_schema.TOP), np.int32(NOTHING), where)
         found: dict[str, Array] = {}
         for name in (file_schema.TOP_PROBABILITY, file_schema.TOP_SCORE):
@@ -169,20 +156,14 @@ class Shard:
                     raise InputError(
                         f"{where}lists 'top' and {name!r} must be equally long in every row."
                     )
-        targets = _truth(record, len(labels), where)
+        targets = _truth(record, num_labels, where)
         if truth and targets is None:
-            targets = SparseTargets.unknown(record.num_rows, len(labels))
-        found_rows = Predictions(
-            probabilities=found[file_schema.TOP_PROBABILITY],
-            labels=labels,
-            ids=id_array(record.column(ID), where, first),
-            scores=found.get(file_schema.TOP_SCORE),
-            metadata=self.schema.metadata,
-            top=top,
-            all_targets=targets,
-        )
-        validation.check_unique(found_rows.ids, where)
-        return checked_top(found_rows, where)
+            targets = SparseTargets.unknown(record.num_rows, num_labels)
+        ids = id_array(record.column(ID), where, first)
+        check_unique(ids, where)
+        values, scores = found[file_schema.TOP_PROBABILITY], found.get(file_schema.TOP_SCORE)
+        rows = Batch(first, ids, values, scores, top=top, all_targets=targets)
+        return as_top(rows, num_labels, where)
 
     def _opened(self) -> pq.ParquetFile:
         """Return the open file after checking that it has not changed since it was described."""
@@ -193,17 +174,16 @@ class Shard:
     def _group(
         self, file: pq.ParquetFile, group: int, first: int, wanted: Selection, keep: Array | None
     ) -> Iterator[Batch]:
-        read = self._by_labels if self._is_wide(group, wanted) else self._by_rows
+        # Reading some labels at a time is better with many columns and few rows.
+        num_labels = len(wanted.labels)
+        few = 0 < self.group_rows[group] * num_labels <= _MAX_CELLS
+        wide = num_labels > wanted.labels_at_once and few
+        read = self._by_labels if wide else self._by_rows
         with parquet_errors(self.path):
             for batch in read(file, group, first, wanted):
                 last = first + batch.num_rows
-                yield batch if keep is None else _masked(batch, keep[first:last])
+                yield batch if keep is None else batch.taken(keep[first:last])
                 first = last
-
-    def _is_wide(self, group: int, wanted: Selection) -> bool:
-        """Return whether reading some labels at a time is better: many columns and few rows."""
-        cells = self.group_rows[group] * len(wanted.labels)
-        return len(wanted.labels) > wanted.labels_at_once and 0 < cells <= _MAX_CELLS
 
     def _by_rows(
         self, file: pq.ParquetFile, group: int, first: int, wanted: Selection
@@ -223,40 +203,33 @@ class Shard:
             some = Selection(labels, kinds, wanted.rows)
             table = file.read_row_group(group, columns=some.columns)
             parts.append(self._batch(table.combine_chunks().to_batches()[0], first, some))
-        together = [
-            _side_by_side(cells) for cells in zip(*(part[2:] for part in parts), strict=True)
-        ]
-        ids = parts[0].ids
+        wide = parts[0]
+        for name in wide.arrays():
+            if name != "ids":  # if one part has soft truth, all truth becomes soft
+                found = [part.arrays()[name] for part in parts]
+                wide = wide._replace(**{name: np.concatenate(found, axis=1)})
         parts.clear()
         for begin in range(0, self.group_rows[group], wanted.rows):
             rows = slice(begin, begin + wanted.rows)
-            yield Batch(
-                first + begin,
-                None if ids is None else ids[rows],
-                *(None if cells is None else cells[rows] for cells in together),
-            )
+            yield wide.taken(rows)._replace(first_row=first + begin)
 
     def _batch(self, record: pa.RecordBatch, first: int, wanted: Selection) -> Batch:
-        ids = probabilities = scores = targets = None
-        labels = wanted.labels
-        if ID in wanted.kinds:
-            ids = id_array(record.column(ID), self.where, first)
-        if PROBABILITY in wanted.kinds:
-            matrix = self._matrix(record, PROBABILITY, labels, first)
-            probabilities = validation.as_probabilities(matrix, labels, self.where, first)
-        if SCORE in wanted.kinds:
-            matrix = self._matrix(record, SCORE, labels, first)
-            scores = validation.as_scores(matrix, labels, self.where, first)
-        if TRUTH in wanted.kinds:
-            matrix = self._matrix(record, TRUTH, labels, first)
-            targets = validation.as_targets(matrix, labels, self.where, first)
-        return Batch(first, ids, probabilities, scores, targets)
+        labels, where = wanted.labels, self.where
+        found = {"ids": id_array(record.column(ID), where, first)} if ID in wanted.kinds else {}
+        for prefix, (name, checked) in _CHECKED.items():
+            if prefix in wanted.kinds:
+                columns = {prefix + label: record.column(prefix + label) for label in labels}
+                matrix = number_matrix(columns, where, first, nulls=prefix == TRUTH)
+                found[name] = checked(matrix, labels, where, first)
+        return Batch(first)._replace(**found)
 
-    def _matrix(
-        self, record: pa.RecordBatch, prefix: str, labels: Sequence[str], first: int
-    ) -> Array:
-        columns = {prefix + name: record.column(prefix + name) for name in labels}
-        return number_matrix(columns, self.where, first, nulls=prefix == TRUTH)
+
+_CHECKED = {
+    PROBABILITY: ("probabilities", as_probabilities),
+    SCORE: ("scores", as_scores),
+    TRUTH: ("targets", as_targets),
+}
+"""Where the values of each kind of column are in a ``Batch``, and what checks them."""
 
 
 def _identity(path: Path) -> tuple[int, int, int]:
@@ -265,18 +238,7 @@ def _identity(path: Path) -> tuple[int, int, int]:
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _side_by_side(parts: Sequence[Array | None]) -> Array | None:
-    """Return the columns of all parts; if one part has soft truth, all truth becomes soft."""
-    held = [part for part in parts if part is not None]
-    return np.concatenate(held, axis=1) if held else None
-
-
-def _masked(batch: Batch, keep: Array) -> Batch:
-    kept = (None if cells is None else cells[keep] for cells in batch[1:])
-    return Batch(batch.first_row, *kept)
-
-
-def _padded(column: pa.Array, fill: Any, where: str) -> tuple[Array, Array]:
+def _padded(column: pa.Array, fill: np.generic, where: str) -> tuple[Array, Array]:
     """Return lists as a matrix, padded at the end, and their lengths."""
     if column.null_count or column.flatten().null_count:
         raise InputError(f"{where}lists of labels must not be null; got some that are.")
@@ -314,7 +276,7 @@ class Piece(NamedTuple):
         rows: the number of its rows.
 
     Example:
-        >>> pieces_of([("p.parquet", [100_000, 50_000, 7])], 120_000)[0].rows
+        >>> pieces_of([(Path("p.parquet"), [100_000, 50_000, 7])], 120_000)[0].rows
         150000
     """
 
@@ -324,8 +286,20 @@ class Piece(NamedTuple):
     first_row: int
     rows: int
 
+    def opened(self) -> Shard:
+        """Return the file, which must still have these rows."""
+        shard = Shard(Path(self.path))
+        rows = sum(shard.group_rows[self.first_group : self.last_group])
+        if rows != self.rows:
+            raise InputError(
+                f"{self.path} was changed after it was opened: {self.rows} rows were expected in "
+                f"its row groups {self.first_group} to {self.last_group - 1}, {rows} are there. "
+                "Start again."
+            )
+        return shard
 
-def pieces_of(files: Iterable[tuple[Any, Sequence[int]]], least: float) -> list[Piece]:
+
+def pieces_of(files: Iterable[tuple[Path, Sequence[int]]], least: float) -> list[Piece]:
     """Return pieces of at least ``least`` rows; the last piece of a file may be smaller.
 
     Args:
@@ -343,79 +317,3 @@ def pieces_of(files: Iterable[tuple[Any, Sequence[int]]], least: float) -> list[
                     found.append(Piece(str(path), begin, group, first, rows))
                 begin, first, rows = group, first + rows, 0
     return found
-
-
-@dataclass(frozen=True)
-class PieceReader:
-    """Read pieces of a dataset and check every value; small enough to send to a worker.
-
-    Attributes:
-        labels: names of the labels to read, in order.
-        kinds: prefixes of the columns to read.
-        soft: whether the truth of the dataset may lie between 0 and 1.
-        top: whether the files hold the most probable labels of each row.
-        batch_rows: the limit on rows to read at a time.
-
-    Example:
-        >>> import tempfile
-        >>> from credibly.predictions import Dataset
-        >>> path = f"{tempfile.mkdtemp()}/predictions.parquet"
-        >>> Predictions.from_arrays(probabilities=[[0.9, 0.1]], labels=["dog", "cat"]).write(path)
-        >>> dataset = Dataset(path)
-        >>> [len(batch) for _, batch in dataset.piece_reader.batches(dataset.pieces()[0])]
-        [1]
-    """
-
-    labels: list[str]
-    kinds: list[str]
-    soft: bool = False
-    top: bool = False
-    batch_rows: int = BATCH_ROWS
-
-    def of_labels(self, labels: Sequence[str]) -> PieceReader:
-        """Return a reader of some of the labels."""
-        return replace(self, labels=list(labels))
-
-    def batches(self, piece: Piece) -> Iterator[tuple[int, Predictions]]:
-        """Yield (index of the first row in the dataset, rows)."""
-        shard, rows = self._shard(piece), rows_at_once(self.batch_rows, len(self.labels))
-        first, groups = piece.first_row, range(piece.first_group, piece.last_group)
-        if self.top:
-            truth = TRUTH in self.kinds
-            for held in shard.top_batches(self.batch_rows, groups, truth=truth):
-                yield first, held.reordered(self.labels)
-                first += len(held)
-            return
-        for batch in shard.batches(Selection(self.labels, self.kinds, rows), groups=groups):
-            yield first, batch.table(self.labels, soft=self.soft)
-            first += batch.num_rows
-
-    def ranking(self, piece: Piece) -> Iterator[tuple[Array, Array]]:
-        """Yield the values that rank rows (scores if available, else probabilities) and truth."""
-        shard = self._shard(piece)
-        kind = SCORE if SCORE in self.kinds else PROBABILITY
-        groups = range(piece.first_group, piece.last_group)
-        rows = rows_at_once(self.batch_rows, len(self.labels))
-        for batch in shard.batches(Selection(self.labels, [kind, TRUTH], rows), groups=groups):
-            values = batch.scores if batch.probabilities is None else batch.probabilities
-            assert values is not None
-            assert batch.targets is not None
-            yield values, batch.targets
-
-    def _shard(self, piece: Piece) -> Shard:
-        shard = Shard(Path(piece.path))
-        rows = sum(shard.group_rows[piece.first_group : piece.last_group])
-        if rows != piece.rows:
-            raise InputError(
-                f"{piece.path} was changed after it was opened: {piece.rows} rows were expected in "
-                f"its row groups {piece.first_group} to {piece.last_group - 1}, {rows} are there. "
-                "Start again."
-            )
-        return shard
-
-
-def _with_unknown(batch: Batch) -> Batch:
-    """Return the batch with all truth unknown."""
-    values = batch.scores if batch.probabilities is None else batch.probabilities
-    assert values is not None
-    return batch._replace(targets=np.full(values.shape, UNKNOWN, dtype=np.int8))

@@ -1,4 +1,4 @@
-"""The predictions table in memory: probabilities of labels for rows, with ids and truth.
+"""The predictions table in memory (``Predictions``) and in files (``Dataset``).
 
 A table has one column per label. With very many labels, it stores only the most probable labels of
 each row; ``top`` then contains the label index of each entry.
@@ -6,36 +6,58 @@ each row; ``top`` then contains the label index of each entry.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
 from credibly import __version__
 from credibly.arrays import aligned, in_order, to_numpy
-from credibly.checks import InputError, choice, nearest
+from credibly.checks import InputError, choice, fits_memory, nearest, whole_number
+from credibly.metrics.summaries import Summary
+from credibly.metrics.top_labels import HeldLabels
 from credibly.notebook import COLUMNS, ROWS, draw, html_table
 from credibly.predictions import file_schema, validation
+from credibly.predictions.file_schema import ID, PROBABILITY, SCORE, TRUTH
+from credibly.predictions.folders import check_complete, parquet_files, place_of
+from credibly.predictions.shard import (
+    BATCH_ROWS,
+    IDS,
+    LABELS_AT_ONCE,
+    Piece,
+    Selection,
+    Shard,
+    pieces_of,
+    rows_at_once,
+)
+from credibly.predictions.validation import (
+    NOTHING,
+    Batch,
+    as_top,
+    id_hashes,
+    label_mismatch,
+    positions,
+    smallest,
+)
+from credibly.predictions.writer import RowWriter
 from credibly.targets import UNKNOWN, Coding, SparseTargets, Targets, decode
-from credibly.types import Array, ArrayLike
+from credibly.types import Array, ArrayLike, FilePath, JsonObject
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from credibly.losses import Loss
-    from credibly.predictions.dataset import Dataset
     from credibly.predictions.foreign_files import Layout
     from credibly.predictions.importing import Values
 
 
-Path = str | os.PathLike[str]
 Rows = slice | Sequence[int] | Array
-NOTHING = -1
-"""The label index that fills up rows which hold fewer labels than others."""
+What = Literal["probabilities", "scores"]
+_KINDS = {"probabilities": PROBABILITY, "scores": SCORE}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -60,7 +82,6 @@ class Predictions:
             with fewer labels.
         all_targets: None without ``top``; with ``top``, the truth of all labels. ``targets`` is the
             truth of the labels that the rows store.
-            of the labels that the rows hold.
 
     Example:
         >>> predictions = Predictions.from_arrays(
@@ -90,7 +111,7 @@ class Predictions:
     ids: Array
     targets: Array | None = None
     scores: Array | None = None
-    metadata: dict[str, Any] = field(default_factory=dict)
+    metadata: JsonObject = field(default_factory=dict)
     top: Array | None = None
     all_targets: SparseTargets | None = None
 
@@ -132,21 +153,17 @@ class Predictions:
         names, decoded = validation.as_labels(labels, where), partial(decode, coding=coding)
         about = {"created_by": f"credibly {__version__}", **(metadata or {})}
         if top is not None:
-            if not isinstance(targets, SparseTargets) and targets is not None:
+            if targets is not None and not isinstance(targets, SparseTargets):
                 dense = validation.as_targets(targets, names, where, decoded=decoded)
                 targets = SparseTargets.from_dense(dense)
-            return checked_top(
-                Predictions(
-                    probabilities=to_numpy(probabilities).astype(np.float32),
-                    labels=names,
-                    ids=validation.as_ids(ids, len(to_numpy(top)), where),
-                    scores=None if scores is None else to_numpy(scores).astype(np.float32),
-                    metadata=about,
-                    top=to_numpy(top),
-                    all_targets=targets,
-                ),
-                where,
+            given = Batch(
+                ids=validation.as_ids(ids, len(to_numpy(top)), where),
+                probabilities=to_numpy(probabilities).astype(np.float32),
+                scores=None if scores is None else to_numpy(scores).astype(np.float32),
+                top=to_numpy(top),
+                all_targets=targets,
             )
+            return _of_batch(as_top(given, len(names), where), names, about)
         if isinstance(targets, SparseTargets):
             targets, decoded = targets.dense(), partial(decode, coding="unknown")
         probabilities = in_order(probabilities, names, "probabilities")
@@ -180,7 +197,7 @@ class Predictions:
     @classmethod
     def read(
         cls,
-        path: Path,
+        path: FilePath,
         labels: Sequence[str] | None = None,
         rows: Rows | None = None,
         *,
@@ -193,21 +210,17 @@ class Predictions:
         return cls.scan(path, partial=partial).read(labels=labels, rows=rows)
 
     @classmethod
-    def scan(cls, path: Path, *, partial: bool = False, **limits: int) -> Dataset:
+    def scan(cls, path: FilePath, *, partial: bool = False, **limits: int) -> Dataset:
         """Open a dataset without reading rows: labels, number of rows, metadata, and batches.
 
         ``limits`` are the options of ``Dataset``.
         """
-        from credibly.predictions.dataset import Dataset
-
         return Dataset(path, partial=partial, **limits)
 
-    def write(self, path: Path) -> None:
+    def write(self, path: FilePath) -> None:
         """Write one Parquet file; ``path`` holds either its old content or all of the new one."""
-        from credibly.predictions.writer import Writer
-
-        with Writer(path, self.labels, metadata=self.metadata) as writer:
-            writer.append(self)
+        with RowWriter(path, self.labels, metadata=self.metadata) as writer:
+            writer.append_rows(self)
 
     @classmethod
     def from_values(
@@ -255,12 +268,13 @@ class Predictions:
             array([[0.9, 0.4]], dtype=float32)
         """
         from credibly.predictions.foreign_files import Layout
-        from credibly.predictions.importing import as_predictions, read_values, with_truth
+        from credibly.predictions.importing import declared_arrays, read_values, with_truth
 
         choice("values", values, ("logits", "probabilities"))
         layout = layout or Layout()
         table = read_values(source, values, layout, ids=ids, apart=truth is not None)
-        return as_predictions(with_truth(table, truth, layout), values, loss, certain=certain)
+        table = with_truth(table, truth, layout)
+        return cls.from_arrays(**declared_arrays(table, values, loss, certain=certain))
 
     # Selections and combinations -------------------------------------------------------------
 
@@ -298,6 +312,11 @@ class Predictions:
             return self.top, self.probabilities, self.targets, self.all_targets
         return self.probabilities, Targets(self.targets), self.scores
 
+    def ranked(self) -> tuple[Array, Array]:
+        """Return the values that rank rows (scores if available, else probabilities) and truth."""
+        assert self.targets is not None
+        return self.probabilities if self.scores is None else self.scores, self.targets
+
     def mapped(self, function: Callable[[Array], Array], *, scores: bool = False) -> Predictions:
         """Return the rows with other probabilities and without metadata.
 
@@ -313,7 +332,8 @@ class Predictions:
             return replace(self, probabilities=changed, metadata={})
         changed = self.probabilities.copy()
         changed[self.held] = function(values[self.held][:, None])[:, 0]
-        return replace(self.with_probabilities(changed), metadata={})
+        rows = Batch(0, self.ids, changed, self.scores, None, self.top, self.all_targets)
+        return _of_batch(as_top(rows, self.num_labels), self.labels)
 
     def present_counts(self) -> Array:
         """Return the number of labels known to be present in each row, stored or not."""
@@ -326,11 +346,11 @@ class Predictions:
     def check_dense(self, purpose: str) -> None:
         """Raise unless there is one column per label; the error says that ``purpose`` needs it."""
         if self.top is not None:
-            raise InputError(needs_columns("the predictions hold", self.num_labels, purpose))
+            raise InputError(_needs_columns("the predictions hold", self.num_labels, purpose))
 
     def __getitem__(self, rows: Rows) -> Predictions:
         """Return some rows: a slice, indices or a bool mask."""
-        chosen = row_index(rows)
+        chosen = _row_index(rows)
         taken = ("probabilities", "ids", "targets", "scores", "top", "all_targets")
         given = {name: getattr(self, name) for name in taken}
         return replace(
@@ -343,31 +363,25 @@ class Predictions:
         If rows store only their most probable labels, every other label has probability 0, and
         scores are omitted.
         """
-        columns = positions(labels, self.labels)
-        names = validation.as_labels(labels)
-        if self.top is not None:
-            return self._columns_of(names, columns)
-        return replace(
-            self,
-            labels=names,
-            probabilities=self.probabilities[:, columns],
-            targets=None if self.targets is None else self.targets[:, columns],
-            scores=None if self.scores is None else self.scores[:, columns],
-        )
-
-    def _columns_of(self, labels: list[str], indices: Sequence[int]) -> Predictions:
-        assert self.top is not None
+        columns, names = positions(labels, self.labels), validation.as_labels(labels)
+        if self.top is None:
+            return replace(
+                self,
+                labels=names,
+                probabilities=self.probabilities[:, columns],
+                targets=None if self.targets is None else self.targets[:, columns],
+                scores=None if self.scores is None else self.scores[:, columns],
+            )
         column_of = np.full(self.num_labels + 1, -1)  # the last index is for padding
-        column_of[indices] = np.arange(len(indices))
-        columns = column_of[self.top]
-        rows, entries = np.nonzero(columns >= 0)
-        values = np.zeros((len(self), len(indices)), np.float32)
-        values[rows, columns[rows, entries]] = self.probabilities[rows, entries]
+        column_of[columns] = np.arange(len(columns))
+        column = column_of[self.top]
+        rows, entries = np.nonzero(column >= 0)
+        values = np.zeros((len(self), len(columns)), np.float32)
+        values[rows, column[rows, entries]] = self.probabilities[rows, entries]
         targets = None
         if self.all_targets is not None:
-            asked = np.broadcast_to(np.asarray(indices), values.shape)
-            targets = _smallest(self.all_targets.at(asked))
-        return Predictions(values, labels, self.ids, targets, None, self.metadata)
+            targets = smallest(self.all_targets.at(np.broadcast_to(columns, values.shape)))
+        return Predictions(values, names, self.ids, targets, None, self.metadata)
 
     def reordered(self, labels: Sequence[str]) -> Predictions:
         """Return the same rows with their labels in another order."""
@@ -386,13 +400,6 @@ class Predictions:
             top=moved[self.top],
             all_targets=None if truth is None else truth.relabelled(moved[:-1]),
         )
-
-    def with_probabilities(self, probabilities: Array) -> Predictions:
-        """Return the same rows with other probabilities, which are checked."""
-        if self.top is None:
-            values = validation.as_probabilities(probabilities, self.labels)
-            return replace(self, probabilities=values)
-        return checked_top(replace(self, probabilities=probabilities))
 
     def join_truth(
         self,
@@ -464,7 +471,7 @@ class Predictions:
             first,
             probabilities=_below([part.probabilities for part in aligned]),
             ids=ids,
-            targets=_below([_targets_or_unknown(part) for part in aligned], -1) if known else None,
+            targets=_below([part._known_targets() for part in aligned], -1) if known else None,
             scores=_below([part.scores for part in aligned]) if scored else None,
             top=_below([part.top for part in aligned], NOTHING) if many else None,
             all_targets=_sparse_below(aligned) if many and known else None,
@@ -473,22 +480,22 @@ class Predictions:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Predictions):
             return NotImplemented
-        pairs = (
-            (self.probabilities, other.probabilities),
-            (self.ids, other.ids),
-            (self.targets, other.targets),
-            (self.scores, other.scores),
-            (self.top, other.top),
-            *(
-                (getattr(self.all_targets, name, None), getattr(other.all_targets, name, None))
-                for name in ("offsets", "indices", "values", "known")
-            ),
-        )
         return (
             self.labels == other.labels
             and self.metadata == other.metadata
-            and all(_same(one, two) for one, two in pairs)
+            and all(map(_same, self._arrays(), other._arrays()))
         )
+
+    def _arrays(self) -> list[Array | None]:
+        sparse = ("offsets", "indices", "values", "known")
+        truth = [getattr(self.all_targets, name, None) for name in sparse]
+        return [self.probabilities, self.ids, self.targets, self.scores, self.top, *truth]
+
+    def _known_targets(self) -> Array:
+        """Return the targets; without any, all are unknown."""
+        if self.targets is not None:
+            return self.targets
+        return np.full(self.probabilities.shape, UNKNOWN, dtype=np.int8)
 
     __hash__ = None  # pyright: ignore[reportAssignmentType]
 
@@ -531,7 +538,7 @@ class Predictions:
         return f"Predictions({len(self)} rows × {self.num_labels} labels{extra})"
 
 
-def row_index(rows: Rows) -> slice | Array:
+def _row_index(rows: Rows) -> slice | Array:
     """Return ``rows`` as a numpy index: a slice, indices or a mask."""
     if isinstance(rows, slice):
         return rows
@@ -541,24 +548,6 @@ def row_index(rows: Rows) -> slice | Array:
     return chosen if chosen.size else chosen.astype(np.intp)  # numpy reads [] as floats
 
 
-def positions(labels: Sequence[str], known: Sequence[str]) -> list[int]:
-    """Return the index in ``known`` of each of ``labels``."""
-    place = {name: position for position, name in enumerate(known)}
-    for name in labels:
-        if name not in place:
-            raise InputError(f"no label {name!r} in the predictions. {nearest(str(name), known)}")
-    return [place[name] for name in labels]
-
-
-def label_mismatch(what: str, labels: Sequence[str], expected: Sequence[str]) -> str:
-    """Return a message with the first few labels in which two tables differ."""
-    missing = [name for name in expected if name not in set(labels)][:3]
-    extra = [name for name in labels if name not in set(expected)][:3]
-    parts = [f"lacks {missing}"] if missing else []
-    parts += [f"has {extra} besides"] if extra else []
-    return f"labels must agree; {what} {' and '.join(parts)}. Use `select` on the labels you want."
-
-
 def _marked(values: Array, truth: Array | None) -> list[str]:
     """Return probabilities as text, with a mark if the label is present or unknown."""
     columns = values[: COLUMNS + 1]
@@ -566,12 +555,6 @@ def _marked(values: Array, truth: Array | None) -> list[str]:
         return [f"{value:.3f}" for value in columns]
     marks = ["✓" if y >= 0.5 else "?" if y < 0 else "" for y in truth[: COLUMNS + 1]]
     return [f"{value:.3f} {mark}".strip() for value, mark in zip(columns, marks, strict=True)]
-
-
-def _targets_or_unknown(part: Predictions) -> Array:
-    if part.targets is not None:
-        return part.targets
-    return np.full(part.probabilities.shape, UNKNOWN, dtype=np.int8)
 
 
 def _below(parts: Sequence[Any], fill: float = 0) -> Array:
@@ -604,7 +587,7 @@ def _sparse_below(parts: Sequence[Predictions]) -> SparseTargets:
     )
 
 
-def needs_columns(subject: str, num_labels: int, purpose: str) -> str:
+def _needs_columns(subject: str, num_labels: int, purpose: str) -> str:
     """Return the error message for work that needs one column per label."""
     return (
         f"{purpose} needs one column per label; {subject} the most probable labels of each row, of "
@@ -612,74 +595,420 @@ def needs_columns(subject: str, num_labels: int, purpose: str) -> str:
     )
 
 
-# Rows with their most probable labels ----------------------------------------------------------
-
-
-def checked_top(rows: Predictions, where: str = "") -> Predictions:
-    """Return rows with their most probable labels, checked, sorted, and with their targets.
-
-    The names of the labels, which can be a million, are not checked again for every batch.
-    """
-    assert rows.top is not None
-    _check_top(rows, rows.top, where)
-    indices, raw = rows.top.astype(np.int32), rows.scores
-    values = np.where(indices >= 0, rows.probabilities, np.float32(0))
-    if not (np.diff(values, axis=1) <= 0).all():
-        order = np.argsort(-values, axis=1, kind="stable")
-        indices, values = (np.take_along_axis(each, order, 1) for each in (indices, values))
-        raw = None if raw is None else np.take_along_axis(raw, order, 1)
-    found = None
-    if rows.all_targets is not None:
-        at = rows.all_targets.at(np.maximum(indices, 0))
-        found = _smallest(np.where(indices >= 0, at, np.float32(UNKNOWN)))
-    return replace(rows, probabilities=values, targets=found, scores=raw, top=indices)
-
-
-def _smallest(targets: Array) -> Array:
-    """Return targets as int8 unless some are soft."""
-    whole = targets.astype(np.int8)
-    return whole if np.array_equal(whole, targets) else targets
-
-
-def _check_top(rows: Predictions, indices: Array, where: str) -> None:
-    values, num_labels, targets = rows.probabilities, rows.num_labels, rows.all_targets
-    if indices.ndim != 2 or indices.dtype.kind not in "iu" or not indices.size:
-        raise InputError(
-            f"{where}`top` must hold label indices of shape (rows, k); got {indices.dtype} of "
-            f"shape {indices.shape}."
-        )
-    for name, other in (("probabilities", values), ("scores", rows.scores)):
-        if other is not None and other.shape != indices.shape:
-            raise InputError(
-                f"{where}`{name}` must have the shape of `top`, {indices.shape}; got {other.shape}."
-            )
-    outside = (indices < NOTHING) | (indices >= num_labels)
-    if outside.any():
-        row, entry = (int(i) for i in np.argwhere(outside)[0])
-        raise InputError(
-            f"{where}label indices must lie in [0, {num_labels - 1}]; got {indices[row, entry]} in "
-            f"row {row}."
-        )
-    ordered = np.sort(indices, axis=1)
-    twice = ((np.diff(ordered, axis=1) == 0) & (ordered[:, 1:] >= 0)).any(axis=1)
-    if twice.any():
-        raise InputError(
-            f"{where}a row must hold each label once; row {int(twice.argmax())} holds one twice."
-        )
-    bad = ~((values >= 0) & (values <= 1)) & (indices >= 0)
-    if bad.any():
-        row, entry = (int(i) for i in np.argwhere(bad)[0])
-        raise InputError(
-            f"{where}probabilities must lie in [0, 1]; got {values[row, entry]:.6g} in row {row}. "
-            "If these are scores, map them by the link of their loss first."
-        )
-    if targets is not None and targets.shape != (len(indices), num_labels):
-        raise InputError(
-            f"{where}`targets` must have shape {(len(indices), num_labels)}; got {targets.shape}."
-        )
+def _of_batch(
+    batch: Batch, labels: list[str], metadata: JsonObject | None = None, *, soft: bool = False
+) -> Predictions:
+    """Return ids and values as predictions; with ``soft``, truth is float32 in every batch."""
+    _, ids, probabilities, scores, targets, top, all_targets = batch
+    if targets is not None and soft:
+        targets = targets.astype(np.float32, copy=False)
+    return Predictions(
+        _present(probabilities),
+        labels,
+        _present(ids),
+        targets,
+        scores,
+        metadata or {},
+        top,
+        all_targets,
+    )
 
 
 def _same(one: Array | None, two: Array | None) -> bool:
     if one is None or two is None:
         return one is two
     return one.dtype == two.dtype and np.array_equal(one, two)
+
+
+# Files -----------------------------------------------------------------------------------------
+
+_CHECKED: dict[object, None] = {}
+"""Files whose ids were compared in this process, the latest last."""
+_MAX_CHECKED = 64
+
+
+class Dataset:
+    """A predictions file, or a folder of them (shards of one dataset), read in batches.
+
+    Opening a dataset reads only footers and checks columns, types and versions. Reading checks
+    every value that it returns.
+
+    Args:
+        path: a Parquet file, or a folder of Parquet files.
+        partial: whether a folder may lack shards; by default that is an error.
+        batch_rows: the limit on rows to read at a time; it is lower if rows have many labels.
+        labels_at_once: the number of label columns to read at a time from a file with very many.
+
+    Attributes:
+        path, files: the given path, and its Parquet files in order of their names.
+        shards: one ``Shard`` per file: its path, its schema and its number of rows.
+        labels, metadata: as in ``Predictions``; those of the first file.
+        num_rows: rows of all files together.
+        has_targets: whether at least one file has the truth; in other files it is unknown.
+        has_scores: whether all files have scores.
+        soft: whether the truth may lie between 0 and 1.
+        top: whether the files store only the most probable labels of each row, the layout for very
+            many labels. Its ``Predictions`` have a ``top``.
+
+    Example:
+        >>> import tempfile, pathlib
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "predictions.parquet"
+        >>> Predictions.from_arrays(probabilities=[[0.9, 0.1]], labels=["dog", "cat"]).write(path)
+        >>> dataset = Dataset(path)
+        >>> dataset.num_rows, dataset.labels, dataset.has_targets
+        (1, ['dog', 'cat'], False)
+    """
+
+    def __init__(
+        self,
+        path: FilePath,
+        *,
+        partial: bool = False,
+        batch_rows: int = BATCH_ROWS,
+        labels_at_once: int = LABELS_AT_ONCE,
+    ) -> None:
+        self.path = Path(path)
+        self.batch_rows = whole_number("batch_rows", batch_rows, 1)
+        self.labels_at_once = whole_number("labels_at_once", labels_at_once, 1)
+        self.shards = [Shard(file) for file in parquet_files(self.path)]
+        if self.path.is_dir():
+            names = {shard.path.name: shard.schema.metadata for shard in self.shards}
+            check_complete(self.path, names, partial=partial)
+        self.files = [shard.path for shard in self.shards]
+        first = self.shards[0].schema
+        self.labels, self.metadata = first.labels, first.metadata
+        self.top, expected = first.top, set(first.labels)
+        for shard in self.shards:
+            if set(shard.schema.labels) != expected:
+                raise InputError(label_mismatch(str(shard.path), shard.schema.labels, first.labels))
+            if shard.schema.top != first.top:
+                raise InputError(
+                    f"{self.path} must hold files of one layout, but {self.files[0].name} and "
+                    f"{shard.path.name} differ: one has a column per label, the other lists the "
+                    "most probable labels of each row. Put them into different folders."
+                )
+        self.num_rows = sum(shard.num_rows for shard in self.shards)
+        self.has_targets = any(shard.schema.has_targets for shard in self.shards)
+        self.has_scores = all(shard.schema.has_scores for shard in self.shards)
+        self.soft = any(shard.schema.soft for shard in self.shards)
+        if self.num_rows == 0:
+            raise InputError(f"{self.path} must have at least one row; it is empty.")
+
+    def read(self, labels: Sequence[str] | None = None, rows: Rows | None = None) -> Predictions:
+        """Return all rows in memory, or the given labels and rows in the given order."""
+        names, kinds = self.check_labels(labels), self._kinds()
+        if self.top:
+            table = self._read_top(labels)
+            return table if rows is None else table[self._row_numbers(rows)]
+        keep = back = None
+        if rows is not None:
+            ordered, back = np.unique(self._row_numbers(rows), return_inverse=True)
+            keep = np.zeros(self.num_rows, dtype=bool)
+            keep[ordered] = True
+        found = self._gather(names, kinds, keep)
+        table = _of_batch(found, names, self.metadata, soft=self.soft)
+        if back is None:
+            validation.check_unique(table.ids, f"{self.path}: ")
+            return table
+        return table if np.array_equal(back, np.arange(len(table))) else table[back]
+
+    def _read_top(self, labels: Sequence[str] | None) -> Predictions:
+        parts: list[Predictions] = []
+        for part in self.batches(labels=labels):
+            fits_memory(f"{self.path}", self.num_rows, part.probabilities.shape[1], itemsize=12)
+            parts.append(part)
+        try:
+            return Predictions.concat(parts)
+        except InputError as error:
+            raise InputError(f"{self.path}: {error}") from error
+
+    def batches(
+        self, rows: int | None = None, labels: Sequence[str] | None = None
+    ) -> Iterator[Predictions]:
+        """Yield batches of at most ``rows`` rows, in order. Ids are not compared between batches.
+
+        The default is ``batch_rows``, or fewer rows if a row has many labels: 32 MB of
+        probabilities. Files with the most probable labels of each row yield these labels. With
+        ``labels``, they yield one column per label.
+        """
+        names = self.check_labels(labels)
+        rows = self.batch_rows if rows is None else whole_number("rows", rows, 1)
+        reader = replace(self.piece_reader, batch_rows=rows)
+        reader = reader if self.top else reader.of_labels(names)
+        for shard in self.shards:
+            for batch in reader.read(shard):
+                chosen = batch.select(names) if self.top and labels is not None else batch
+                yield replace(chosen, metadata=self.metadata)
+
+    def pieces(self, cells: int = 2**24) -> list[Piece]:
+        """Return the dataset as pieces of a few row groups each, which workers read separately.
+
+        Args:
+            cells: approximate number of probabilities per piece, which has at least one row group.
+        """
+        files = [(shard.path, shard.group_rows) for shard in self.shards]
+        return pieces_of(files, cells / self.row_cells)
+
+    @property
+    def piece_reader(self) -> PieceReader:
+        """Return an object that reads a piece on another machine without opening other files."""
+        limits = self.batch_rows, self.labels_at_once
+        return PieceReader(self.labels, self._kinds(), self.soft, self.top, *limits)
+
+    @property
+    def every_label(self) -> bool:
+        """Whether every row has a probability for every label."""
+        return not self.top
+
+    @property
+    def row_cells(self) -> int:
+        """Return the approximate number of probabilities per row."""
+        return 64 if self.top else len(self.labels)
+
+    def summary(self, bins: int, *, ranks: bool = False) -> Summary | HeldLabels:
+        """Return the accumulator whose updates are the ``Predictions.measured`` of the rows.
+
+        Args:
+            bins: the number of bins of the calibration errors.
+            ranks: whether to keep the exact ranking in memory.
+        """
+        if self.top:
+            return HeldLabels(bins)
+        return Summary(len(self.labels), bins, zero=not self.soft, ranks=ranks)
+
+    @property
+    def ids_compared(self) -> bool:
+        """Whether the writers of all files compared all ids with each other."""
+        if not all(each.ids_checked and not each.ids_may_be_missing() for each in self.shards):
+            return False
+        metadata = [(shard.path.name, shard.schema.metadata) for shard in self.shards]
+        origins = [about.get("origin") for _, about in metadata]
+        placed = all(place_of(*each) is not None for each in metadata)
+        together = placed and origins[0] is not None and all(x == origins[0] for x in origins)
+        return together or len(self.shards) == 1
+
+    def check_dense(self, purpose: str) -> None:
+        """Raise unless there is one column per label; the error says that ``purpose`` needs it."""
+        if self.top:
+            raise InputError(_needs_columns(f"{self.path} holds", len(self.labels), purpose))
+
+    def columns(
+        self, labels: Sequence[str], what: What = "probabilities", *, label_major: bool = False
+    ) -> tuple[Array, Array | None]:
+        """Return values and targets of some labels over all rows, each (rows, labels).
+
+        Ids are not read.
+
+        Args:
+            labels: names of the labels to read.
+            what: ``"probabilities"`` or ``"scores"``.
+            label_major: whether to store the values of each label contiguously.
+        """
+        kind = _KINDS[what]
+        if kind not in self._kinds():
+            raise InputError(f"{self.path} has no scores; read its probabilities.")
+        if self.top and kind == PROBABILITY:
+            table = self.read(labels)
+            return table.probabilities, table.targets
+        kinds = [kind, TRUTH] if self.has_targets else [kind]
+        batch = self._gather(self.check_labels(labels), kinds, order="F" if label_major else "C")
+        return _present(getattr(batch, what)), batch.targets
+
+    def column_batches(
+        self, label: str, what: What = "probabilities"
+    ) -> Iterator[tuple[Array, Array]]:
+        """Yield values and targets of one label in batches, each (rows,).
+
+        In files without truth, all targets are −1 (unknown).
+        """
+        wanted = Selection(self.check_labels([label]), [_KINDS[what], TRUTH], self.batch_rows)
+        for batch in self._batches(wanted):
+            yield _present(getattr(batch, what))[:, 0], _present(batch.targets)[:, 0]
+
+    def column(self, label: str, what: What = "probabilities") -> tuple[Array, Array | None]:
+        """Return values and targets of one label over all rows, each (rows,)."""
+        values, targets = self.columns([label], what)
+        return values[:, 0], None if targets is None else targets[:, 0]
+
+    def ids(self) -> Array:
+        """Return all ids, in order."""
+        return _present(self._gather([], [ID]).ids)
+
+    def arrow_ids(self) -> pa.Array:
+        """Return all ids, in order, as one Arrow array of strings."""
+        chunks = [pa.array(batch.ids, pa.string()) for batch in self._batches(IDS)]
+        return pa.concat_arrays(chunks)
+
+    def hashed_ids(self) -> Array:
+        """Return a 64-bit hash per id, in order; equal ids have equal hashes in this process."""
+        return np.concatenate([id_hashes(_present(batch.ids)) for batch in self._batches(IDS)])
+
+    def check_ids(self, *, trust_writer: bool = False) -> None:
+        """Raise if an id is missing or appears twice; uses eight bytes of memory per row.
+
+        Args:
+            trust_writer: whether to skip ids that are known to be distinct. ``Writer`` compares the
+                ids of each file and stores their number. Shards of one prediction come from rows
+                with distinct ids. A file that was checked in this process counts as checked until
+                it changes.
+        """
+        fingerprint = tuple((str(shard.path), shard.identity) for shard in self.shards)
+        if trust_writer and (self.ids_compared or fingerprint in _CHECKED):
+            return
+        hashes = self.hashed_ids()
+        hashes.sort()
+        if (hashes[1:] == hashes[:-1]).any():  # equal ids, or (very rarely) only equal hashes
+            validation.check_unique(self.ids(), f"{self.path}: ")
+        _CHECKED[fingerprint] = None
+        while len(_CHECKED) > _MAX_CHECKED:
+            del _CHECKED[next(iter(_CHECKED))]
+
+    def check_labels(self, labels: Sequence[str] | None) -> list[str]:
+        """Return ``labels``, or all labels if None; each must be a label of this dataset."""
+        known = set(self.labels)
+        for name in labels or []:
+            if name not in known:
+                raise InputError(f"{self.path} has no label {name!r}. {nearest(name, self.labels)}")
+        return self.labels if labels is None else validation.as_labels(labels)
+
+    def _kinds(self) -> list[str]:
+        kinds = [ID, PROBABILITY]
+        kinds += [SCORE] if self.has_scores else []
+        return [*kinds, TRUTH] if self.has_targets else kinds
+
+    def _row_numbers(self, rows: Rows) -> Array:
+        try:
+            numbers = np.arange(self.num_rows)[_row_index(rows)]
+        except IndexError as error:
+            raise InputError(f"{self.path} has {self.num_rows} rows; {error}.") from error
+        if not len(numbers):
+            raise InputError(f"`rows` must pick at least one row of {self.path}; got none.")
+        return numbers
+
+    def _batches(self, wanted: Selection, keep: Array | None = None) -> Iterator[Batch]:
+        if any(kind != ID for kind in wanted.kinds):
+            self.check_dense("reading values of all labels")
+        wanted, first = replace(wanted, labels_at_once=self.labels_at_once), 0
+        for shard in self.shards:
+            mask = None if keep is None else keep[first : first + shard.num_rows]
+            yield from shard.batches(wanted, mask)
+            first += shard.num_rows
+
+    def _gather(
+        self,
+        names: list[str],
+        kinds: list[str],
+        keep: Array | None = None,
+        order: Literal["C", "F"] = "C",
+    ) -> Batch:
+        """Return all batches as one table, which is filled in place to avoid a second copy."""
+        rows = self.num_rows if keep is None else int(keep.sum())
+        fits_memory(f"{self.path}", rows, max(1, len(names)))
+        arrays: dict[str, Array] = {}
+        start = size = 0
+        # In batches of a few MB, columns are transposed into rows within the cache.
+        wanted = Selection(names, kinds, max(1024, 2**20 // max(1, len(names))))
+        for batch in self._batches(wanted, keep):
+            for name, values in batch.arrays().items():
+                if name not in arrays:
+                    kind = np.float32 if name == "targets" and self.soft else values.dtype
+                    arrays[name] = np.empty((rows, *values.shape[1:]), dtype=kind, order=order)
+                size = len(values)
+                arrays[name][start : start + size] = values
+            start += size
+        if start != rows:
+            raise InputError(f"{self.path} must hold {rows} rows, as it claims; it holds {start}.")
+        return Batch()._replace(**arrays)
+
+
+def _present(values: Array | None) -> Array:
+    """Return ``values``, which cannot be None because the column was selected."""
+    assert values is not None
+    return values
+
+
+@dataclass(frozen=True)
+class PieceReader:
+    """Read pieces of a dataset and check every value; small enough to send to a worker.
+
+    Attributes:
+        labels: names of the labels to read, in order.
+        kinds: prefixes of the columns to read.
+        soft: whether the truth of the dataset may lie between 0 and 1.
+        top: whether the files hold the most probable labels of each row.
+        batch_rows: the limit on rows to read at a time.
+        labels_at_once: the number of label columns to read at a time from a file with very many.
+
+    Example:
+        >>> import tempfile
+        >>> path = f"{tempfile.mkdtemp()}/predictions.parquet"
+        >>> Predictions.from_arrays(probabilities=[[0.9, 0.1]], labels=["dog", "cat"]).write(path)
+        >>> dataset = Dataset(path)
+        >>> [len(batch) for _, batch in dataset.piece_reader.batches(dataset.pieces()[0])]
+        [1]
+    """
+
+    labels: list[str]
+    kinds: list[str]
+    soft: bool = False
+    top: bool = False
+    batch_rows: int = BATCH_ROWS
+    labels_at_once: int = LABELS_AT_ONCE
+
+    def of_labels(self, labels: Sequence[str]) -> PieceReader:
+        """Return a reader of some of the labels."""
+        return replace(self, labels=list(labels))
+
+    def batches(self, piece: Piece) -> Iterator[tuple[int, Predictions]]:
+        """Yield (index of the first row in the dataset, rows)."""
+        first, groups = piece.first_row, range(piece.first_group, piece.last_group)
+        for rows in self.read(piece.opened(), groups):
+            yield first, rows
+            first += len(rows)
+
+    def read(self, shard: Shard, groups: range | None = None) -> Iterator[Predictions]:
+        """Yield batches of a file, or of some of its row groups."""
+        if self.top:
+            own = shard.schema.labels
+            for batch in shard.top_batches(self.batch_rows, groups, truth=TRUTH in self.kinds):
+                yield _of_batch(batch, own).reordered(self.labels)
+            return
+        rows = rows_at_once(self.batch_rows, len(self.labels))
+        wanted = Selection(self.labels, self.kinds, rows, self.labels_at_once)
+        for batch in shard.batches(wanted, groups=groups):
+            yield _of_batch(batch, self.labels, soft=self.soft)
+
+
+class Writer(RowWriter):
+    """Write batches; the end of the ``with`` block completes the file, an exception discards it.
+
+    The first batch decides whether the file has scores and truth.
+
+    Args:
+        path: the file to write.
+        labels: names of the labels.
+        metadata: any JSON values; they may be changed until the file is complete.
+        soft: whether later batches may have soft truth if the first batch has none.
+        row_group_rows: limit on rows per row group; it is lower if a row has many labels.
+
+    Example:
+        >>> import tempfile, pathlib
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "predictions.parquet"
+        >>> with Writer(path, ["dog", "cat"]) as writer:
+        ...     writer.append(probabilities=[[0.9, 0.1]], ids=["a"])
+        ...     writer.append(probabilities=[[0.2, 0.3]], ids=["b"])
+        >>> Predictions.read(path)
+        Predictions(2 rows × 2 labels)
+    """
+
+    def append(self, predictions: Predictions | None = None, **arrays: Any) -> None:
+        """Add rows: a ``Predictions``, or the arrays that ``Predictions.from_arrays`` takes.
+
+        All rows of a file have one layout: a column per label, or the most probable labels.
+        """
+        if predictions is None:
+            predictions = Predictions.from_arrays(labels=self.labels, **arrays)
+            if arrays.get("ids") is None:
+                numbers = [str(self.num_rows + row) for row in range(len(predictions))]
+                predictions.ids[:] = numbers
+        self.append_rows(predictions)

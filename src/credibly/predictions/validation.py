@@ -10,13 +10,14 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from credibly.arrays import to_numpy
-from credibly.checks import InputError, fits_memory
-from credibly.targets import IGNORED, UNKNOWN, Targets, allowed, decode
+from credibly.checks import InputError, fits_memory, nearest
+from credibly.targets import IGNORED, UNKNOWN, SparseTargets, Targets, allowed, decode
 from credibly.types import Array, ArrayLike
 from credibly.untrusted.tables import text_bytes
 
@@ -40,6 +41,24 @@ def as_labels(labels: Sequence[object] | Array, where: str = "") -> list[str]:
             raise InputError(f"{where}label {position} is not valid Unicode: {error}.") from error
         seen.add(name)
     return names
+
+
+def positions(labels: Sequence[str], known: Sequence[str]) -> list[int]:
+    """Return the index in ``known`` of each of ``labels``."""
+    index_of = {name: index for index, name in enumerate(known)}
+    for name in labels:
+        if name not in index_of:
+            raise InputError(f"no label {name!r} in the predictions. {nearest(str(name), known)}")
+    return [index_of[name] for name in labels]
+
+
+def label_mismatch(what: str, labels: Sequence[str], expected: Sequence[str]) -> str:
+    """Return a message with the first few labels in which two tables differ."""
+    missing = [name for name in expected if name not in set(labels)][:3]
+    extra = [name for name in labels if name not in set(expected)][:3]
+    parts = [f"lacks {missing}"] if missing else []
+    parts += [f"has {extra} besides"] if extra else []
+    return f"labels must agree; {what} {' and '.join(parts)}. Use `select` on the labels you want."
 
 
 def as_ids(ids: Sequence[object] | Array | None, num_rows: int, where: str = "") -> Array:
@@ -67,6 +86,11 @@ def check_unique(ids: Array, where: str = "") -> None:
                 f"{row}. Drop one of the rows or change an id."
             )
         first[name] = row
+
+
+def id_hashes(ids: Array) -> Array:
+    """Return a 64-bit hash per id; equal ids have equal hashes in this process."""
+    return np.fromiter(map(hash, ids), np.int64, len(ids))
 
 
 def as_matrix(name: str, values: ArrayLike | object, num_labels: int, where: str = "") -> Array:
@@ -151,10 +175,7 @@ def as_targets(
         if array.ndim == 2 and array.dtype.kind in "uif":
             _refuse_targets(array, labels, where, first_row)
         raise InputError(f"{where}{error}") from error
-    if matrix.dtype == np.int8:
-        return matrix
-    whole = matrix.astype(np.int8)
-    return whole if np.array_equal(whole, matrix) else np.ascontiguousarray(matrix, np.float32)
+    return matrix if matrix.dtype == np.int8 else smallest(matrix)
 
 
 def _refuse_targets(array: Array, labels: Sequence[str], where: str, first_row: int) -> None:
@@ -305,3 +326,100 @@ def _first_text(column: pa.Array, first_row: int) -> str:
         except ValueError:
             return f", first {text!r} in row {first_row + row}"
     return ""
+
+
+# Rows ------------------------------------------------------------------------------------------
+
+NOTHING = -1
+"""The label index that fills up rows which hold fewer labels than others."""
+
+
+class Batch(NamedTuple):
+    """Checked values of some rows, as ``Predictions`` names them.
+
+    ``first_row`` counts from the start of the file.
+    """
+
+    first_row: int = 0
+    ids: Array | None = None
+    probabilities: Array | None = None
+    scores: Array | None = None
+    targets: Array | None = None
+    top: Array | None = None
+    all_targets: SparseTargets | None = None
+
+    @property
+    def num_rows(self) -> int:
+        """Return the number of rows."""
+        return len(next(iter(self.arrays().values())))
+
+    def arrays(self) -> dict[str, Array]:
+        """Return ids and matrices by name, without those that were not read."""
+        found = zip(self._fields[1:5], self[1:5], strict=True)
+        return {name: cells for name, cells in found if isinstance(cells, np.ndarray)}
+
+    def taken(self, rows: Array | slice) -> Batch:
+        """Return some of the rows."""
+        return self._replace(**{name: cells[rows] for name, cells in self.arrays().items()})
+
+    def with_unknown_truth(self) -> Batch:
+        """Return the rows with all truth unknown."""
+        *_, matrix = self.arrays().values()
+        return self._replace(targets=np.full(matrix.shape, UNKNOWN, dtype=np.int8))
+
+
+def as_top(rows: Batch, num_labels: int, where: str = "") -> Batch:
+    """Return rows with their most probable labels: checked, sorted, and with their targets."""
+    indices, values, scores, truth = rows.top, rows.probabilities, rows.scores, rows.all_targets
+    assert indices is not None
+    assert values is not None
+    if indices.ndim != 2 or indices.dtype.kind not in "iu" or not indices.size:
+        raise InputError(
+            f"{where}`top` must hold label indices of shape (rows, k); got {indices.dtype} of "
+            f"shape {indices.shape}."
+        )
+    for name, other in (("probabilities", values), ("scores", scores)):
+        if other is not None and other.shape != indices.shape:
+            raise InputError(
+                f"{where}`{name}` must have the shape of `top`, {indices.shape}; got {other.shape}."
+            )
+    outside = (indices < NOTHING) | (indices >= num_labels)
+    if outside.any():
+        row, entry = (int(i) for i in np.argwhere(outside)[0])
+        raise InputError(
+            f"{where}label indices must lie in [0, {num_labels - 1}]; got {indices[row, entry]} in "
+            f"row {row}."
+        )
+    ordered = np.sort(indices, axis=1)
+    twice = ((np.diff(ordered, axis=1) == 0) & (ordered[:, 1:] >= 0)).any(axis=1)
+    if twice.any():
+        raise InputError(
+            f"{where}a row must hold each label once; row {int(twice.argmax())} holds one twice."
+        )
+    bad = ~((values >= 0) & (values <= 1)) & (indices >= 0)
+    if bad.any():
+        row, entry = (int(i) for i in np.argwhere(bad)[0])
+        raise InputError(
+            f"{where}probabilities must lie in [0, 1]; got {values[row, entry]:.6g} in row {row}. "
+            "If these are scores, map them by the link of their loss first."
+        )
+    if truth is not None and truth.shape != (len(indices), num_labels):
+        raise InputError(
+            f"{where}`targets` must have shape {(len(indices), num_labels)}; got {truth.shape}."
+        )
+    indices, values = indices.astype(np.int32), np.where(indices >= 0, values, np.float32(0))
+    if not (np.diff(values, axis=1) <= 0).all():
+        order = np.argsort(-values, axis=1, kind="stable")
+        indices, values = (np.take_along_axis(each, order, 1) for each in (indices, values))
+        scores = None if scores is None else np.take_along_axis(scores, order, 1)
+    targets = None
+    if truth is not None:
+        at = truth.at(np.maximum(indices, 0))
+        targets = smallest(np.where(indices >= 0, at, np.float32(UNKNOWN)))
+    return rows._replace(probabilities=values, scores=scores, targets=targets, top=indices)
+
+
+def smallest(targets: Array) -> Array:
+    """Return targets as int8, or as float32 if some are soft."""
+    whole = targets.astype(np.int8)
+    return whole if np.array_equal(whole, targets) else np.ascontiguousarray(targets, np.float32)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import pyarrow as pa
@@ -15,39 +14,23 @@ from credibly import __version__, checksums
 from credibly.checks import InputError, whole_number
 from credibly.files import atomic_path
 from credibly.predictions import file_schema, validation
-from credibly.predictions.dataset import Dataset
-from credibly.predictions.table import Predictions, label_mismatch
-from credibly.types import JsonObject
+from credibly.predictions.shard import IDS, Shard
+from credibly.predictions.validation import label_mismatch
+from credibly.types import FilePath, JsonObject
+
+if TYPE_CHECKING:
+    from credibly.predictions.table import Predictions
 
 MAX_COLUMNS = 500_000
 """Opening so many takes a minute; a Parquet file of more than a million cannot be opened at all."""
 
 
-class Writer:
-    """Write batches; the end of the ``with`` block completes the file, an exception discards it.
-
-    The first batch decides whether the file has scores and truth.
-
-    Args:
-        path: the file to write.
-        labels: names of the labels.
-        metadata: any JSON values; they may be changed until the file is complete.
-        soft: whether later batches may have soft truth if the first batch has none.
-        row_group_rows: limit on rows per row group; it is lower if a row has many labels.
-
-    Example:
-        >>> import tempfile, pathlib
-        >>> path = pathlib.Path(tempfile.mkdtemp()) / "predictions.parquet"
-        >>> with Writer(path, ["dog", "cat"]) as writer:
-        ...     writer.append(probabilities=[[0.9, 0.1]], ids=["a"])
-        ...     writer.append(probabilities=[[0.2, 0.3]], ids=["b"])
-        >>> Predictions.read(path)
-        Predictions(2 rows × 2 labels)
-    """
+class RowWriter:
+    """The part of ``Writer`` that writes ``Predictions``; it knows nothing of their arrays."""
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: FilePath,
         labels: Sequence[str],
         *,
         metadata: Mapping[str, object] | None = None,
@@ -57,10 +40,7 @@ class Writer:
         self.path = path
         self.row_group_rows = whole_number("row_group_rows", row_group_rows, 1)
         self.labels = validation.as_labels(labels)
-        self.metadata: JsonObject = {
-            "created_by": f"credibly {__version__}",
-            **(metadata or {}),
-        }
+        self.metadata: JsonObject = {"created_by": f"credibly {__version__}", **(metadata or {})}
         file_schema.encode_metadata(self.metadata, self.labels)
         self.num_rows = 0
         self._soft = soft
@@ -72,46 +52,23 @@ class Writer:
         self._hashes: list[np.ndarray] = []
         self._atomic = atomic_path(path)
 
-    def __enter__(self) -> Writer:
+    def __enter__(self) -> Self:
         self._beside = self._atomic.__enter__()
         return self
 
-    def append(self, predictions: Predictions | None = None, **arrays: Any) -> None:
-        """Add rows: a ``Predictions``, or the arrays that ``Predictions.from_arrays`` takes.
-
-        All rows of a file have one layout: a column per label, or the most probable labels.
-        """
-        if predictions is None:
-            predictions = Predictions.from_arrays(labels=self.labels, **arrays)
-            if arrays.get("ids") is None:
-                numbers = [str(self.num_rows + row) for row in range(len(predictions))]
-                predictions.ids[:] = numbers
-        elif predictions.labels != self.labels:
+    def append_rows(self, predictions: Predictions) -> None:
+        """Add rows, whose labels must be those of the file."""
+        if predictions.labels != self.labels:
             if set(predictions.labels) != set(self.labels):
                 raise InputError(label_mismatch("the batch", predictions.labels, self.labels))
             predictions = predictions.reordered(self.labels)
         schema = self._schema_for(predictions)
-        self._hashes.append(np.fromiter(map(hash, predictions.ids), np.int64, len(predictions)))
-        width = 1 if self._top else len(schema)
-        self._wait(
-            file_schema.to_arrow(schema, predictions),
-            file_schema.row_group_rows(width, self.row_group_rows),
-        )
-
-    def _wait(self, table: pa.Table, group_rows: int) -> None:
-        self._waiting.append(table)
-        self._waiting_rows += len(table)
-        self.num_rows += len(table)
-        self._flush(group_rows)
-
-    def _check_columns(self, columns: int) -> None:
-        """Raise before writing if the file would have too many columns to be read again."""
-        if columns > MAX_COLUMNS:
-            raise InputError(
-                f"{self.path} must have at most {MAX_COLUMNS:,} columns; {len(self.labels):,} "
-                f"labels would take {columns:,}. Keep the most probable labels of each row "
-                "instead: `Predictions.from_arrays(top=…)`."
-            )
+        self._hashes.append(validation.id_hashes(predictions.ids))
+        self._waiting.append(file_schema.to_arrow(schema, predictions))
+        self._waiting_rows += len(predictions)
+        self.num_rows += len(predictions)
+        columns = 1 if self._top else len(schema)
+        self._flush(file_schema.row_group_rows(columns, self.row_group_rows))
 
     def _schema_for(self, predictions: Predictions) -> pa.Schema:
         targets, top = predictions.targets, predictions.top is not None
@@ -120,8 +77,13 @@ class Writer:
         if self._schema is None:
             self._soft = targets is not None and (soft or self._soft)
             self._top, self._has = top, has
-            if not top:
-                self._check_columns(1 + len(self.labels) * (1 + sum(has)))
+            columns = 1 + len(self.labels) * (1 + sum(has))
+            if columns > MAX_COLUMNS and not top:
+                raise InputError(
+                    f"{self.path} must have at most {MAX_COLUMNS:,} columns; {len(self.labels):,} "
+                    f"labels would take {columns:,}. Keep the most probable labels of each row "
+                    "instead: `Predictions.from_arrays(top=…)`."
+                )
             self._schema = file_schema.arrow_schema(predictions, soft=self._soft)
         elif (self._top, self._has) != (top, has):
             raise InputError(
@@ -163,7 +125,8 @@ class Writer:
         checksums.seal(self._beside)
         hashes = np.concatenate(self._hashes)
         if len(np.unique(hashes)) < len(hashes):  # equal ids, or (very rarely) only equal hashes
-            validation.check_unique(Dataset(self._beside).ids(), f"{self.path}: ")
+            ids = [each.ids for each in Shard(self._beside).batches(IDS) if each.ids is not None]
+            validation.check_unique(np.concatenate(ids), f"{self.path}: ")
 
     def __exit__(
         self,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from credibly.notebook import draw, html_table
 from credibly.retrieve.query import Diagram, Query, quoted
-from credibly.types import JsonObject
+from credibly.types import FilePath, JsonObject
 from credibly.untrusted.images import ImageFolder
 
 if TYPE_CHECKING:
@@ -25,11 +24,11 @@ class Hit:
         probability: probability that the row satisfies the query.
         conditions: probability of each condition alone, by its text (``+fork``, ``-knife``).
         truth: whether the row satisfies the query; None if unknown.
-        path: the row's file, if the predictions contain one.
+        path: the row's image, if it was looked up.
         text: the row's text, if it was looked up.
     """
 
-    id: Any
+    id: object
     probability: float
     conditions: Mapping[str, float]
     truth: bool | None = None
@@ -93,7 +92,7 @@ class Answer:
         hits = [replace(hit, text=texts.get(str(hit.id))) for hit in self.hits]
         return replace(self, hits=hits)
 
-    def with_images(self, folder: str | os.PathLike[str]) -> Answer:
+    def with_images(self, folder: FilePath) -> Answer:
         """Return the answer with the image of each row whose id names one in ``folder``.
 
         The id may lack the file's extension. Notebooks show the images.
@@ -104,7 +103,7 @@ class Answer:
         return replace(self, hits=hits)
 
     @property
-    def ids(self) -> list[Any]:
+    def ids(self) -> list[object]:
         """Return the ids of the best rows, in order."""
         return [hit.id for hit in self.hits]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
+from bisect import bisect_left
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ from credibly.predictions import Dataset
 from credibly.retrieve.answer import Answer, Hit, conditions, holds
 from credibly.retrieve.query import ALWAYS, NEVER, Diagram, Node, Query, as_query, diagram, evaluate
 from credibly.targets import UNKNOWN, Coding, decode
-from credibly.types import Array, ArrayLike
+from credibly.types import Array, ArrayLike, FilePath
 
 if TYPE_CHECKING:
     from credibly.retrieve.joint.model import Joint
@@ -206,13 +206,13 @@ class Index:
             raise InputError(f"`ids` must name {len(chances)} rows; got {len(rows)}.")
         # Label-major and contiguous, so a query reads only the columns of its labels.
         columns = np.ascontiguousarray(chances.T, np.float32)
-        held = None if truth is None else np.ascontiguousarray(_hard(truth).T)
+        held = None if truth is None else np.ascontiguousarray(hard(truth).T)
         self._set(columns, pa.array(rows), held, "")
 
     @classmethod
     def read(
         cls,
-        path: str | os.PathLike[str],
+        path: FilePath,
         labels: Sequence[str] | None = None,
         *,
         partial: bool = False,
@@ -232,13 +232,13 @@ class Index:
             values, truth = dataset.columns(names, label_major=True)
             columns[first : first + width] = values.T
             if targets is not None and truth is not None:
-                targets[first : first + width] = _hard(truth).T
+                targets[first : first + width] = hard(truth).T
         index._set(columns, dataset.arrow_ids(), targets, f"{path}: ")
         return index
 
     def _set(self, columns: Array, ids: pa.Array, targets: Array | None, where: str) -> None:
         """Store checked columns in the order of their ids, which must be distinct."""
-        self._ids: Any = ids
+        self._ids = ids
         order = pc.call_function("array_sort_indices", [self._ids]).to_numpy()
         if (np.diff(order.astype(np.int64)) != 1).any():
             self._ids = self._ids.take(pa.array(order))
@@ -276,12 +276,12 @@ class Index:
         truth = None if self._targets is None else self._targets[:, place]
         return self._columns[:, place], truth
 
-    def ids(self, places: Sequence[int] | Array | None = None) -> list[Any]:
+    def ids(self, places: Sequence[int] | Array | None = None) -> list[object]:
         """Return the ids at these indices, or all ids; they are sorted."""
         chosen = self._ids if places is None else self._ids.take(pa.array(places, pa.int64()))
         return chosen.to_pylist()
 
-    def place(self, id: object) -> int | None:
+    def place(self, id: str) -> int | None:
         """Return the index of an id among the sorted ids, or None if there is no such row.
 
         Example:
@@ -289,14 +289,8 @@ class Index:
             >>> index.place("b"), index.place("c"), index.ids([0])
             (1, None, ['a'])
         """
-        low, high = 0, len(self)
-        while low < high:
-            middle = (low + high) // 2
-            if self._ids[middle].as_py() < id:
-                low = middle + 1
-            else:
-                high = middle
-        return low if low < len(self) and self._ids[low].as_py() == id else None
+        found = bisect_left(self._ids, id, key=lambda name: name.as_py())
+        return found if found < len(self) and self._ids[found].as_py() == id else None
 
     def places_in(self, other: Index) -> Array:
         """Return the index in another index of each row, in the order of ``ids``; −1 if absent.
@@ -429,7 +423,7 @@ def evaluate_rows(
     return joint.evaluate_columns(found, names, np.ascontiguousarray(columns), prepared)
 
 
-def _hard(truth: Array) -> Array:
+def hard(truth: Array) -> Array:
     """Return truth as int8; soft values become unknown because hits cannot be counted by them."""
     return np.where((truth == 0) | (truth == 1), truth, UNKNOWN).astype(np.int8)
 

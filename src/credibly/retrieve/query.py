@@ -17,12 +17,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 from credibly.checks import InputError, nearest
 
 # A name that needs no quotes: no spaces, quotes or operators, and no sign at the start.
-BARE_NAME = re.compile(r'[^\s"()|&!+\-][^\s"()|&!]*')
+_BARE = r'[^\s"()|&!+\-][^\s"()|&!]*'
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def quoted(name: str) -> str:
         >>> print(quoted("dog"), quoted("dining table"), quoted('5" disk'))
         dog "dining table" "5\\" disk"
     """
-    if BARE_NAME.fullmatch(name):
+    if re.fullmatch(_BARE, name):
         return name
     return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
@@ -227,8 +227,7 @@ def parse(text: str, labels: Sequence[str] | None = None) -> Query:
     return query_of(formula)
 
 
-@dataclass(frozen=True)
-class _Token:
+class _Token(NamedTuple):
     kind: str  # "name", "end" or the operator itself
     text: str
     position: int  # in the text
@@ -238,15 +237,15 @@ class _QueryParser:
     """Recursive descent over the tokens: one method per rule of the grammar."""
 
     def __init__(self, text: str, tokens: list[_Token], labels: Sequence[str] | None) -> None:
-        self.text, self.tokens, self.labels = text, tokens, labels
-        self.known = None if labels is None else set(labels)
+        self.text, self.tokens = text, tokens
+        self.known = None if labels is None else dict.fromkeys(labels)
         self.index = 0
 
     @cached_property
     def by_folded(self) -> dict[str, list[str]]:
         """Return the labels by their names without case and accents."""
         found: dict[str, list[str]] = {}
-        for name in self.labels or ():
+        for name in self.known or ():
             found.setdefault(folded(name), []).append(name)
         return found
 
@@ -259,7 +258,7 @@ class _QueryParser:
         self.index += 1
         return token
 
-    def fail(self, reason: str, position: int | None = None) -> None:
+    def fail(self, reason: str, position: int | None = None) -> NoReturn:
         raise InputError(
             _pointing(self.text, self.next.position if position is None else position, reason)
         )
@@ -269,7 +268,7 @@ class _QueryParser:
         while self.next.kind == "|":
             self.take()
             parts.append(self.conjunction(depth))
-        return parts[0] if len(parts) == 1 else Or(tuple(parts))
+        return Or(tuple(parts))
 
     def conjunction(self, depth: int) -> Formula:
         parts = [self.factor(depth)]
@@ -277,7 +276,7 @@ class _QueryParser:
             if self.next.kind == "&":
                 self.take()
             parts.append(self.factor(depth))
-        return parts[0] if len(parts) == 1 else And(tuple(parts))
+        return And(tuple(parts))
 
     def factor(self, depth: int) -> Formula:
         negated = False
@@ -290,7 +289,6 @@ class _QueryParser:
         else:
             found = "the end" if self.next.kind == "end" else repr(self.next.text)
             self.fail(f"expected a label or '(' here; got {found}")
-            raise AssertionError  # unreachable: fail raises
         return Not(formula) if negated else formula
 
     def bracket(self, depth: int) -> Formula:
@@ -313,12 +311,18 @@ class _QueryParser:
         alike = self.by_folded.get(folded(token.text), [])
         if len(alike) > 1:
             names = " or ".join(map(repr, alike[:5]))
-            reason = f"several labels match {token.text!r}. Write {names}"
-            self.fail(reason, token.position)
+            self.fail(f"several labels match {token.text!r}. Write {names}", token.position)
         if not alike:
-            hint = nearest(token.text, self.labels or ())
+            hint = nearest(token.text, self.known)
             self.fail(f"unknown label {token.text!r}. {hint}", token.position)
         return Label(alike[0])
+
+
+# A space, an operator, a name in quotes or a name without. Inside quotes, a backslash protects a
+# quote or a backslash; `*+` never reads a protected quote as the end.
+_TOKEN = re.compile(
+    rf"""\s+|(?P<sign>[()|&!+-])|"(?P<quoted>(?:\\["\\]|[^"])*+)"|(?P<name>{_BARE})"""
+)
 
 
 def _tokens(text: str) -> list[_Token]:
@@ -326,36 +330,16 @@ def _tokens(text: str) -> list[_Token]:
     tokens: list[_Token] = []
     position = 0
     while position < len(text):
-        start, character = position, text[position]
-        if character.isspace():
-            position += 1
-        elif character in "()|&!+-":
-            tokens.append(_Token(character, character, start))
-            position += 1
-        elif character == '"':
-            name, position = _quoted_name(text, start)
-            tokens.append(_Token("name", name, start))
-        else:
-            match = BARE_NAME.match(text, position)
-            assert match is not None  # all other characters were handled above
-            position = match.end()
-            tokens.append(_Token("name", match.group(), start))
-    tokens.append(_Token("end", "", len(text)))
-    return tokens
-
-
-def _quoted_name(text: str, start: int) -> tuple[str, int]:
-    """Return the name in quotes that begins at ``start``, and the position after it."""
-    name: list[str] = []
-    position = start + 1
-    while position < len(text):
-        if text[position] == '"':
-            return "".join(name), position + 1
-        if text[position] == "\\" and text[position + 1 : position + 2] in ('"', "\\"):
-            position += 1
-        name.append(text[position])
-        position += 1
-    raise InputError(_pointing(text, start, "this quote is never closed; add '\"'"))
+        match = _TOKEN.match(text, position)
+        if match is None:  # only a quote begins no token
+            raise InputError(_pointing(text, position, "this quote is never closed; add '\"'"))
+        if match["sign"]:
+            tokens.append(_Token(match["sign"], match["sign"], position))
+        elif match.lastgroup is not None:
+            name = match["name"] or re.sub(r'\\(["\\])', r"\1", match["quoted"])
+            tokens.append(_Token("name", name, position))
+        position = match.end()
+    return [*tokens, _Token("end", "", len(text))]
 
 
 def _pointing(text: str, position: int, reason: str) -> str:
@@ -382,7 +366,8 @@ def folded(text: str) -> str:
     return "".join(letter for letter in plain if not unicodedata.combining(letter))
 
 
-Keep: TypeAlias = Callable[[Any], Any]
+Value: TypeAlias = Any
+"""What has ``+``, ``-`` and ``*``: a float64 column, or an SQL term."""
 
 NEVER, ALWAYS = 0, 1
 _MOST_LABELS = 200
@@ -436,17 +421,19 @@ def diagram(query: Query) -> Diagram:
     return reduced
 
 
-def evaluate(found: Diagram, present: Sequence[Any], keep: Keep = lambda value: value) -> Any:
+def evaluate(
+    found: Diagram, present: Sequence[Value], keep: Callable[[Value], Value] = lambda value: value
+) -> Value:
     """Return the probability of the formula from the probabilities of the labels.
 
     Args:
         found: the diagram.
-        present: one value per label: float64 columns, or SQL terms, which have the same operators.
+        present: one value per label.
         keep: called with every value that is used more than once; returns its replacement.
     """
     uses = Counter(child for node in found.nodes for child in (node.high, node.low))
     left = dict(uses)
-    values: list[Any] = (
+    values: list[Value] = (
         [0.0 * present[0], 0.0 * present[0] + 1.0] if found.root <= ALWAYS else [0, 1]
     )
     for place, node in enumerate(found.nodes, start=2):
@@ -459,7 +446,7 @@ def evaluate(found: Diagram, present: Sequence[Any], keep: Keep = lambda value: 
     return values[found.root]
 
 
-def _node_value(present: Any, node: Node, values: list[Any]) -> Any:
+def _node_value(present: Value, node: Node, values: list[Value]) -> Value:
     if node.high == NEVER:
         absent = 1.0 - present
         return absent if node.low == ALWAYS else absent * values[node.low]

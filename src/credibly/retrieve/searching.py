@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -20,10 +19,11 @@ from credibly.retrieve.index import evaluate_rows
 from credibly.retrieve.joint.model import Joint
 from credibly.retrieve.query import Diagram, Query, as_query, diagram, evaluate
 from credibly.targets import allowed
+from credibly.types import FilePath
 
 
 def search(
-    path: str | os.PathLike[str] | Predictions,
+    path: FilePath | Predictions,
     query: str | Query,
     *,
     top: int = 20,
@@ -91,12 +91,9 @@ def _by_batches(
         rows.check_dense("a joint model")
         joint.check(rows.labels)
     best = _Ranking(asked, diagram(asked), top, joint)
-    if isinstance(rows, Predictions):
-        best.update(rows, 0)
-    else:
+    if isinstance(rows, Dataset):
         rows.check_ids(trust_writer=True)
-        worker.accumulate(rows, best, _Ranking.update)
-    return best.answer()
+    return worker.accumulate(rows, best, _Ranking.update).answer()
 
 
 class _Ranking(Accumulators):
@@ -180,7 +177,7 @@ def _answer(asked: Query, compiled: Diagram, opened: Tables, statements: sql.Sta
 
 def _check_hits(hits: Sequence[Hit], where: str) -> None:
     """Raise if a row has no id or a duplicate one; the search relied on the writer's check."""
-    seen: set[str] = set()
+    seen: set[object] = set()
     for hit in hits:
         if hit.id is None:
             raise InputError(f"{where}: every row must have an id; some row has none.")
@@ -195,11 +192,10 @@ def _check_hits(hits: Sequence[Hit], where: str) -> None:
 def _hit(asked: Query, compiled: Diagram, statements: sql.Statements, row: Row) -> Hit:
     values = iter(row)
     name, probability = next(values), float(next(values))
-    file = next(values) if statements.paths else None
     real = next(values) if statements.truth else None
     present = dict(zip(compiled.labels, map(float, values), strict=True))
     each = _each_condition(asked, present)
-    return Hit(name, probability, each, None if real is None else real == 1, file)
+    return Hit(name, probability, each, None if real is None else real == 1)
 
 
 def _first_bad(opened: Tables, statements: sql.Statements, prefix: str, count: int) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from credibly.executors.executor import Source, Tables
-from credibly.predictions.file_schema import ID, PATH, PROBABILITY, TRUTH
+from credibly.predictions.file_schema import ID, PROBABILITY, TRUTH
 from credibly.retrieve.query import Diagram, evaluate
 from credibly.targets import IGNORED
 
@@ -29,7 +29,7 @@ class Statements:
         top: number of best rows.
         totals: counts and sums over all rows; if ``bounded``, the last column is the probability of
             the last of the best rows.
-        truth, paths: whether the best rows include their truth, and a path.
+        truth: whether the best rows include their truth.
         bounded: whether the totals include that probability.
     """
 
@@ -40,7 +40,6 @@ class Statements:
     top: int
     totals: str
     truth: bool
-    paths: bool
     bounded: bool
 
     def best(self, at_least: float | None = None) -> str:
@@ -113,17 +112,16 @@ class SqlSteps:
 def statements(compiled: Diagram, opened: Tables, top: int) -> Statements:
     """Return the statements for a diagram over all tables together."""
     truth = any(source.schema.has_targets for source in opened.sources)
-    paths = any(source.schema.has_paths for source in opened.sources)
     labels = compiled.labels
-    wanted = _SelectList(labels, labels if truth else (), paths, opened.quote)
-    steps = SqlSteps("\nUNION ALL ".join(wanted.select(source) for source in opened.sources))
+    selects = (_select(source, labels, opened.quote, truth) for source in opened.sources)
+    steps = SqlSteps("\nUNION ALL ".join(selects))
     present = [Term(f"p{place}", 0) for place in range(len(labels))]
     probability = evaluate(compiled, present, steps.keep)
     steps.name("probability", probability)
     if truth:
         _add_truth(steps, compiled)
     scored, last = steps.text()
-    shown = ["id", "probability", *(["path"] if paths else []), *(["truth"] if truth else [])]
+    shown = ["id", "probability", *(["truth"] if truth else [])]
     shown += [f"p{place}" for place in range(len(labels))]
     totals = _totals(range(len(labels)), truth)
     bounded = opened.has_largest and top <= _LARGEST
@@ -137,7 +135,6 @@ def statements(compiled: Diagram, opened: Tables, top: int) -> Statements:
         top=top,
         totals=f"{scored}\nSELECT {', '.join(totals)}\nFROM {last}",
         truth=truth,
-        paths=paths,
         bounded=bounded,
     )
 
@@ -145,54 +142,31 @@ def statements(compiled: Diagram, opened: Tables, top: int) -> Statements:
 _LARGEST = 10_000  # DuckDB keeps the n largest values in a heap; its limit is a million
 
 
-@dataclass(frozen=True)
-class _SelectList:
-    """The columns to read, with the same result types from every source."""
+def _select(source: Source, labels: Sequence[str], quote: str, truth: bool) -> str:
+    """Return the columns to read, with the same result types from every source."""
+    types = {name: str(kind) for name, kind in source.schema.types.items()}
 
-    probabilities: Sequence[str]
-    truths: Sequence[str]
-    paths: bool
-    quote: str
+    def column(name: str) -> str:
+        return identifier(source.names.get(name, name), quote)
 
-    def select(self, source: Source) -> str:
-        read = [f"{self._id(source)} AS id"]
-        if self.paths:
-            path = self._column(source, PATH) if source.schema.has_paths else _missing("STRING")
-            read.append(f"{path} AS path")
-        read += [
-            f"{self._probability(source, PROBABILITY + label)} AS p{place}"
-            for place, label in enumerate(self.probabilities)
-        ]
-        for place, label in enumerate(self.truths):
-            value = _missing("DOUBLE")
-            if source.schema.has_targets:
-                value = f"CAST({self._column(source, TRUTH + label)} AS DOUBLE)"
-            read.append(f"{value} AS y{place}")
-        return f"SELECT {', '.join(read)} FROM {source.table}"
-
-    def _column(self, source: Source, name: str) -> str:
-        return identifier(source.names.get(name, name), self.quote)
-
-    def _id(self, source: Source) -> str:
-        column = self._column(source, ID)
-        return column if str(source.schema.types[ID]) in _TEXT else f"CAST({column} AS STRING)"
-
-    def _probability(self, source: Source, name: str) -> str:
-        column = self._column(source, name)
-        if str(source.schema.types[name]) in _EXACT:
-            return f"CAST({column} AS DOUBLE)"
-        # Probabilities are rounded to float32, but only after checking that they are in [0, 1].
-        exact = f"CAST({column} AS DOUBLE)"
-        rounded = f"CAST(CAST({column} AS FLOAT) AS DOUBLE)"
-        return f"CASE WHEN {exact} >= 0e0 AND {exact} <= 1e0 THEN {rounded} ELSE {exact} END"
+    id = column(ID) if types[ID] in _TEXT else f"CAST({column(ID)} AS STRING)"
+    read = [f"{id} AS id"]
+    for place, label in enumerate(labels):
+        name = PROBABILITY + label
+        value = exact = f"CAST({column(name)} AS DOUBLE)"
+        if types[name] not in _EXACT:
+            # Probabilities are rounded to float32, but only after checking that they are in [0, 1].
+            rounded = f"CAST(CAST({column(name)} AS FLOAT) AS DOUBLE)"
+            value = f"CASE WHEN {exact} >= 0e0 AND {exact} <= 1e0 THEN {rounded} ELSE {exact} END"
+        read.append(f"{value} AS p{place}")
+    for place, label in enumerate(labels if truth else ()):
+        value = column(TRUTH + label) if source.schema.has_targets else "NULL"
+        read.append(f"CAST({value} AS DOUBLE) AS y{place}")
+    return f"SELECT {', '.join(read)} FROM {source.table}"
 
 
 _TEXT = ("string", "large_string")
 _EXACT = ("float", "halffloat", "bool", "int8")  # Arrow types with float32-exact values in [0, 1]
-
-
-def _missing(kind: str) -> str:
-    return f"CAST(NULL AS {kind})"
 
 
 def identifier(name: str, quote: str) -> str:

@@ -15,7 +15,6 @@ FiftyOne.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from credibly.checks import InputError
 from credibly.files import write_json
 from credibly.review.issues import LabelIssue
 from credibly.review.reviews import Review
+from credibly.types import FilePath
 from credibly.untrusted.documents import read_json_object
 
 
@@ -47,14 +47,12 @@ def labels(issues: Iterable[LabelIssue]) -> dict[str, object]:
     return {"labels": rows}
 
 
-def write_labels(issues: Iterable[LabelIssue], path: str | os.PathLike[str]) -> None:
+def write_labels(issues: Iterable[LabelIssue], path: FilePath) -> None:
     """Write ``labels`` as JSON; the file is complete or absent."""
     write_json(path, labels(issues))
 
 
-def read_reviews(
-    path: str | os.PathLike[str], asked: Iterable[LabelIssue | Review]
-) -> list[Review]:
+def read_reviews(path: FilePath, asked: Iterable[LabelIssue | Review]) -> list[Review]:
     """Return the decisions of a reviewed dataset that was exported in the same format.
 
     Args:

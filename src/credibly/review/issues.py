@@ -7,10 +7,8 @@ often the truth is wrong, and the second collects the entries.
 from __future__ import annotations
 
 import csv
-import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 
@@ -31,13 +29,12 @@ from credibly.review.noise_model import (
     log_odds,
 )
 from credibly.targets import UNKNOWN
-from credibly.types import Array
+from credibly.types import Array, FilePath
 
 COLUMNS = ("rank", "id", "label", "kind", "given", "probability", "error_probability", "decision")
 RESAMPLES = 100
 _POOLED_FROM = 4096
 """With more labels errors are estimated for all of them together only."""
-A = TypeVar("A", bound=Accumulator)
 
 
 @dataclass(frozen=True)
@@ -139,7 +136,7 @@ class LabelIssues:
             "wrong": self.wrong,
         }
 
-    def write(self, path: str | os.PathLike[str]) -> None:
+    def write(self, path: FilePath) -> None:
         """Write the queue as CSV, with an empty column ``decision`` for ``read_reviews``.
 
         The file is complete or absent. Text that a spreadsheet would run as a formula gets an
@@ -156,7 +153,7 @@ class LabelIssues:
 
 
 def label_issues(
-    predictions: Predictions | str | os.PathLike[str],
+    predictions: Predictions | FilePath,
     *,
     top: int | None = 1000,
     kinds: Sequence[Kind] = KINDS,
@@ -200,10 +197,10 @@ def label_issues(
     for kind in kinds:
         checks.choice("kinds", kind, KINDS)
     rows, worker = _opened(predictions, partial, executor)
-    histogram = _pass(rows, worker, _empty_histogram(rows.labels), _count)
+    histogram = worker.accumulate(rows, _empty_histogram(rows.labels), _count)
     noise = _noise(histogram)
     queue = _IssueQueue(top, tuple(kinds), min_probability, noise)
-    queue = _pass(rows, worker, queue, _IssueQueue.update)
+    worker.accumulate(rows, queue, _IssueQueue.update)
     errors, total = _errors(histogram, rows.labels, noise)
     return LabelIssues(queue.issues(rows.labels), errors, total, noise, queue.wrong)
 
@@ -228,7 +225,7 @@ def fit_noise(predictions: Predictions) -> NoiseModel:
 
 
 def _opened(
-    predictions: Predictions | str | os.PathLike[str], partial: bool, executor: str | Executor
+    predictions: Predictions | FilePath, partial: bool, executor: str | Executor
 ) -> tuple[Predictions | Dataset, Executor]:
     """Return the rows, which must have truth, and the executor."""
     needed = (
@@ -246,19 +243,6 @@ def _opened(
         raise InputError(f"{predictions}: {needed}")
     worker.check_ids(dataset)
     return dataset, worker
-
-
-def _pass(
-    rows: Predictions | Dataset,
-    worker: Executor,
-    accumulator: A,
-    feed: Callable[[A, Predictions, int], None],
-) -> A:
-    """Return ``accumulator`` after adding all rows."""
-    if isinstance(rows, Dataset):
-        return worker.accumulate(rows, accumulator, feed)
-    feed(accumulator, rows, 0)
-    return accumulator
 
 
 def _empty_histogram(labels: Sequence[str]) -> LogOddsHistogram:

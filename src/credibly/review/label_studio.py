@@ -13,7 +13,6 @@ and the other labels of the task are absent. This module does not import Label S
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from credibly.checks import InputError
 from credibly.files import write_json
 from credibly.review.issues import LabelIssue
 from credibly.review.reviews import Review
-from credibly.types import JsonObject
+from credibly.types import FilePath, JsonObject
 from credibly.untrusted.budget import read_text
 from credibly.untrusted.documents import parse_json
 
@@ -74,12 +73,12 @@ def _task(name: str, entries: list[LabelIssue], data: str, root: str, suffix: st
     }
 
 
-def write_tasks(issues: Iterable[LabelIssue], path: str | os.PathLike[str], **options: str) -> None:
+def write_tasks(issues: Iterable[LabelIssue], path: FilePath, **options: str) -> None:
     """Write ``tasks`` as JSON; the file is complete or absent."""
     write_json(path, tasks(issues, **options))
 
 
-def read_reviews(path: str | os.PathLike[str]) -> list[Review]:
+def read_reviews(path: FilePath) -> list[Review]:
     """Return the decisions of a project exported as JSON; tasks without an answer are skipped.
 
     If a task has several annotations, the last one counts.

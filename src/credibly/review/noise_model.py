@@ -93,18 +93,21 @@ class NoiseModel:
         """Yield fits to draws of the truth from this curve."""
         rng = np.random.default_rng(0)
         bins = _binned(np.round(odds, 6), targets, counts)
-        real = expit(self.slope * bins.centres + self.intercept)
-        rate = self.marked_present + (1 - self.marked_present - self.marked_absent) * real
+        _, rate = self._rates(bins.centres)
         entries = (bins.absent + bins.present).astype(np.int64)
         with threadpool_limits(1):
             for _ in range(times):
                 present = rng.binomial(entries, np.clip(rate, 0, 1)).astype(float)
                 yield _fit(_Binned(bins.centres, entries - present, present), self)
 
+    def _rates(self, odds: Array) -> tuple[Array, Array]:
+        """Return the probabilities that labels are present, and that they are marked present."""
+        real = expit(self.slope * odds + self.intercept)
+        return real, self.marked_present + (1 - self.marked_present - self.marked_absent) * real
+
     def error_probability(self, odds: Array, targets: Array) -> Array:
         """Return the probability that each truth is wrong, or that an unknown label is present."""
-        real = expit(self.slope * odds + self.intercept)
-        rate = self.marked_present + (1 - self.marked_present - self.marked_absent) * real
+        real, rate = self._rates(odds)
         extra = self.marked_present * (1 - real) / np.maximum(rate, 1e-300)
         missing = self.marked_absent * real / np.maximum(1 - rate, 1e-300)
         known = np.where(targets == 1, extra, missing)

@@ -18,7 +18,7 @@ from credibly.checks import InputError, nearest
 from credibly.files import append_lines, shared_lock, spreadsheet_text
 from credibly.predictions import Predictions
 from credibly.targets import UNKNOWN
-from credibly.types import JsonObject
+from credibly.types import FilePath, JsonObject
 from credibly.untrusted.budget import check_file, read_text
 from credibly.untrusted.documents import parse_json
 
@@ -50,7 +50,7 @@ class Review:
     decision: int
 
 
-def read_reviews(path: str | os.PathLike[str]) -> list[Review]:
+def read_reviews(path: FilePath) -> list[Review]:
     """Return the decisions of a queue with a filled column ``decision``; empty ones are skipped.
 
     A decision is 1, yes or present; 0, no or absent; −1 or unknown. A file that ends in ``.jsonl``
@@ -82,7 +82,7 @@ def read_reviews(path: str | os.PathLike[str]) -> list[Review]:
     return reviews
 
 
-def read_queue(path: str | os.PathLike[str]) -> list[Review]:
+def read_queue(path: FilePath) -> list[Review]:
     """Return all entries of a queue file; their decisions are unknown (−1).
 
     Example:
@@ -200,7 +200,7 @@ class ReviewLog:
         (3, [('cat', 0), ('dog', 0)])
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: FilePath) -> None:
         self.path = Path(path)
         self.skipped = 0
         self._entries: list[LoggedReview] = []

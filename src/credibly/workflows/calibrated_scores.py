@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -19,9 +18,9 @@ from credibly.pipeline import Pipeline
 from credibly.predictions import Layout, Predictions
 from credibly.predictions.foreign_files import ImportedTable
 from credibly.predictions.importing import Values, declared, read_values, with_truth
-from credibly.predictions.table import label_mismatch
+from credibly.predictions.validation import label_mismatch
 from credibly.targets import as_decoded
-from credibly.types import Array, JsonObject
+from credibly.types import Array, FilePath, JsonObject
 from credibly.untrusted.documents import read_json_object
 from credibly.workflows.rows import fitted_share
 
@@ -63,7 +62,7 @@ def checked_scores(table: ImportedTable, scores_per_label: int) -> Array:
     return scores
 
 
-def read_map(path: str | os.PathLike[str]) -> Pipeline:
+def read_map(path: FilePath) -> Pipeline:
     """Return the fitted map from a model's scores to probabilities. Nothing is unpickled."""
     advice = "Write it with `credibly calibrate … --save FILE`."
     document = read_json_object(Path(path), advice)

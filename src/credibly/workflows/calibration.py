@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,12 +19,12 @@ from credibly.metrics.accumulators import Accumulator
 from credibly.metrics.intervals import Draws, Interval, summary_draws
 from credibly.pipeline import Pipeline
 from credibly.predictions import Dataset, Layout, Predictions, Writer
-from credibly.predictions.dataset import shard_metadata
+from credibly.predictions.folders import shard_metadata
 from credibly.predictions.foreign_files import ImportedTable
 from credibly.predictions.importing import Values, declared, read_values, with_truth
 from credibly.predictions.shard import BATCH_ROWS
 from credibly.targets import Coding, Targets, as_decoded, decode
-from credibly.types import Array, ArrayLike, JsonObject
+from credibly.types import Array, ArrayLike, FilePath, JsonObject
 from credibly.workflows.calibrated_scores import CalibratedScores, checked_scores, scores_per_label
 from credibly.workflows.rows import (
     Batches,
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from credibly.losses import Loss
 
 TEST, CALIBRATION = 1, 2
+_FIELDS = {"logits": "scores", "probabilities": "probabilities"}
 
 
 def calibrate_scores(
@@ -109,14 +109,13 @@ def calibrate_scores(
     names = [str(place) for place in range(count)] if labels is None else list(labels)
     truth = decode(targets, coding=coding, num_labels=count)
     given = None if ids is None else np.asarray(ids)
-    logits, probabilities = (array, None) if values == "logits" else (None, array)
-    table = ImportedTable("", names, given, probabilities, logits, truth, None)
+    table = ImportedTable("", names, given, targets=truth, **{_FIELDS[values]: array})
     table = declared(table, values, loss, certain=certain)
     return _calibrate_table(table, loss, method, fit_rows or FitRows())
 
 
 def calibrate_file(
-    path: str | os.PathLike[str],
+    path: FilePath,
     loss: str | None = None,
     *,
     method: str = "auto",
@@ -167,8 +166,8 @@ def calibrate_file(
 
 
 def calibrate_dataset(
-    path: str | os.PathLike[str],
-    out: str | os.PathLike[str],
+    path: FilePath,
+    out: FilePath,
     loss: str | None = None,
     *,
     method: str = "auto",
@@ -218,11 +217,9 @@ def calibrate_dataset(
     worker = open_executor(executor)
     check_paths(worker, out, [path], (".parquet",))
     dataset = Dataset(path, partial=partial, batch_rows=batch_rows)
-    lacking = [] if dataset.has_targets else ["truth, columns 'y:<label>'"]
-    lacking += (
-        ["scores"] if loss is not None and not (dataset.every_label and dataset.has_scores) else []
-    )
-    if lacking:
+    scored = loss is None or (dataset.every_label and dataset.has_scores)
+    needed = {"truth, columns 'y:<label>'": dataset.has_targets, "scores": scored}
+    if lacking := [name for name, there in needed.items() if not there]:
         raise InputError(
             f"{path} must have {' and '.join(lacking)}, to fit a calibrator; it has none."
         )
@@ -247,43 +244,28 @@ def _drawn_table(
     fit_rows: FitRows,
 ) -> ImportedTable:
     """Return the rows to fit on and to measure on; all rows if ``drawn`` is None."""
-    where = f"{dataset.path}: "
-
-    def kept(first_row: int, count: int) -> Array:
-        return np.ones(count, bool) if drawn is None else drawn.mask_of(first_row, count)
-
-    if not dataset.every_label:
+    name = _FIELDS[values]
+    fitted = None
+    if not dataset.every_label:  # one map for all labels: each entry is a row
         fitted = fit_rows.choose(dataset.num_rows, f"rows of {dataset.path}")
 
-        def entries(batch: Predictions, first_row: int) -> dict[str, Array]:
-            hits = batch.targets
-            assert hits is not None
-            used = batch.held & (hits >= 0) & kept(first_row, len(batch))[:, None]
-            split = np.where(fitted.mask_of(first_row, len(batch)), CALIBRATION, TEST)
-            return {
-                "probabilities": batch.probabilities[used][:, None],
-                "targets": hits[used][:, None],
-                "split": np.broadcast_to(split[:, None], used.shape)[used],
-            }
-
-        found = collect(dataset, executor, entries)
-        held = ["held labels"]
-        return ImportedTable(where, held, None, scores=None, **found)
-
     def rows(batch: Predictions, first_row: int) -> dict[str, Array]:
-        used = kept(first_row, len(batch))
-        assert batch.targets is not None
-        given = batch.probabilities if values == "probabilities" else batch.scores
-        assert given is not None
-        ids = np.asarray(batch.ids[used], dtype=str)
-        return {"values": given[used], "targets": batch.targets[used], "ids": ids}
+        count, targets = len(batch), batch.targets
+        assert targets is not None
+        used = np.ones(count, bool) if drawn is None else drawn.mask_of(first_row, count)
+        if fitted is None:
+            ids = np.asarray(batch.ids[used], dtype=str)
+            return {name: getattr(batch, name)[used], "targets": targets[used], "ids": ids}
+        held = batch.held & (targets >= 0) & used[:, None]
+        split = np.where(fitted.mask_of(first_row, count), CALIBRATION, TEST)
+        return {
+            "probabilities": batch.probabilities[held][:, None],
+            "targets": targets[held][:, None],
+            "split": np.broadcast_to(split[:, None], held.shape)[held],
+        }
 
-    found = collect(dataset, executor, rows)
-    given = found["values"]
-    probabilities, scores = (given, None) if values == "probabilities" else (None, given)
-    return ImportedTable(
-        where, dataset.labels, found["ids"], probabilities, scores, found["targets"], None
-    )
+    labels = dataset.labels if fitted is None else ["held labels"]
+    return ImportedTable(f"{dataset.path}: ", labels, **collect(dataset, executor, rows))
 
 
 def _write_calibrated(dataset: Dataset, executor: Executor, out: Path, pipeline: Pipeline) -> None:

@@ -24,7 +24,7 @@ from credibly.predictions import Predictions
 from credibly.targets import SparseTargets, Targets
 from credibly.train import Auto, Network, Recipe, fit
 from credibly.train.assembly import build_loss, resolve
-from credibly.types import JsonObject
+from credibly.types import FilePath, JsonObject
 from credibly.untrusted.documents import read_json_object
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class RunSpec:
 
 def compare(
     source: str,
-    out: str | Path,
+    out: FilePath,
     losses: Sequence[str],
     *,
     seeds: int = 3,

@@ -6,7 +6,6 @@ labels at a time for mAP@y, which needs all rows of a label together.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -24,10 +23,10 @@ from credibly.metrics.top_labels import PLACES, HeldLabels
 from credibly.notebook import draw, html_table
 from credibly.predictions import Dataset, Predictions
 from credibly.predictions.shard import BATCH_ROWS
-from credibly.predictions.table import label_mismatch
+from credibly.predictions.validation import label_mismatch
 from credibly.retrieve import Joint
 from credibly.retrieve.joint.pairs import JointNumbers, JointSums
-from credibly.types import Array, JsonObject
+from credibly.types import Array, FilePath, JsonObject
 from credibly.workflows.rows import warn_of_fitted_rows
 
 Advance = Callable[[float], None]
@@ -146,7 +145,7 @@ class Evaluation:
 
 
 def evaluate(
-    path: str | os.PathLike[str],
+    path: FilePath,
     *,
     bins: int = 15,
     min_count: int = 30,
@@ -207,22 +206,18 @@ def evaluate(
         )
     with _dataset(Path(path), partial, batch_rows) as dataset:
         warn_of_fitted_rows(dataset)
-        small = dataset.num_rows <= resampled_rows
-        ranges = dataset.num_rows > rows_in_memory
-        found = _accumulate(
-            dataset,
-            worker,
-            bins,
-            ranks=ranges or (intervals and not small),
-            advance=lambda share: advance(0.5 * share),
-        )
-        result = Evaluation(
-            str(path), dataset.num_rows, dataset.labels, {}, {}, bins=bins, min_count=min_count
-        )
+        rows, labels = dataset.num_rows, dataset.labels
+        small, ranges = rows <= resampled_rows, rows > rows_in_memory
+        worker.check_ids(dataset)
+        found = dataset.summary(bins, ranks=ranges or (intervals and not small))
+        worker.accumulate(dataset, found, _feed, lambda share: advance(0.5 * share))
+        if found.known == 0:
+            raise InputError(f"{path} must have some known truth; all of it is unknown.")
+        result = Evaluation(str(path), rows, labels, {}, {}, bins=bins, min_count=min_count)
         if isinstance(found, HeldLabels):
             result = replace(result, numbers=found.numbers(min_count))
         else:
-            plan = RankPlan.whole(len(dataset.labels))
+            plan = RankPlan.whole(len(labels))
             if ranges and found.ranks is not None:
                 plan = found.ranks.plan(rows_in_memory)
             totals = worker.label_totals(dataset, plan, lambda share: advance(0.5 * share))
@@ -237,36 +232,31 @@ def evaluate(
         if joint is not None:
             result = _with_joint(result, dataset, joint, worker)
         if intervals:
-            result = replace(
-                result, intervals=_intervals(result, dataset, worker, found, seed, small)
-            )
+            ends = _intervals(result, dataset, worker, found, seed, small)
+            result = replace(result, intervals=ends)
     return result
 
 
 @contextmanager
 def _dataset(path: Path, partial: bool, batch_rows: int) -> Iterator[Dataset]:
-    """Open a predictions file; CSV and npz files are imported first."""
-    if path.suffix.lower() not in (".csv", ".npz") or path.is_dir():
-        yield Predictions.scan(path, partial=partial, batch_rows=batch_rows)
-        return
-    imported = Predictions.from_values(path, "probabilities")
-    if imported.targets is None:
-        raise InputError(_without_truth(path))
+    """Open a predictions file with truth; CSV and npz files are imported first."""
     with TemporaryDirectory() as folder:
-        imported.write(Path(folder) / "predictions.parquet")
-        yield Predictions.scan(Path(folder) / "predictions.parquet", batch_rows=batch_rows)
-
-
-def _without_truth(path: Path) -> str:
-    return (
-        f"{path} must have the truth (columns 'y:<label>'); it has none. Add it: credibly import "
-        f"{path} --as probabilities --truth FILE --out predictions.parquet, or "
-        "`Predictions.join_truth` in Python."
-    )
+        file = path
+        if path.suffix.lower() in (".csv", ".npz") and not path.is_dir():
+            file = Path(folder) / "predictions.parquet"
+            Predictions.from_values(path, "probabilities").write(file)
+        dataset = Dataset(file, partial=partial, batch_rows=batch_rows)
+        if not dataset.has_targets:
+            raise InputError(
+                f"{path} must have the truth (columns 'y:<label>'); it has none. Add it: credibly "
+                f"import {path} --as probabilities --truth FILE --out predictions.parquet, or "
+                "`Predictions.join_truth` in Python."
+            )
+        yield dataset
 
 
 def evaluate_all(
-    paths: Sequence[str | os.PathLike[str]],
+    paths: Sequence[FilePath],
     *,
     progress: Progress = lambda name: nullcontext(lambda share: None),
     **settings: Any,
@@ -290,20 +280,6 @@ def evaluate_all(
         if set(last.labels) != set(first.labels):
             raise InputError(label_mismatch(last.path, last.labels, first.labels))
     return results
-
-
-def _accumulate(
-    dataset: Dataset, executor: Executor, bins: int, *, ranks: bool, advance: Advance
-) -> Summary | HeldLabels:
-    """Return the metrics of all rows, computed in one pass."""
-    if not dataset.has_targets:
-        raise InputError(_without_truth(dataset.path))
-    executor.check_ids(dataset)
-    found = dataset.summary(bins, ranks=ranks)
-    executor.accumulate(dataset, found, _feed, advance)
-    if found.known == 0:
-        raise InputError(f"{dataset.path} must have some known truth; all of it is unknown.")
-    return found
 
 
 def _feed(accumulator: Any, batch: Predictions, first_row: int) -> None:

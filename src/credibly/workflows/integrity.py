@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from credibly import checksums
 from credibly.checks import InputError, input_file
 from credibly.memory_limits import not_for_lack_of_memory
 from credibly.predictions import Dataset
-from credibly.types import JsonObject
+from credibly.types import FilePath, JsonObject
 from credibly.untrusted.documents import read_json_object
 from credibly.workflows.label_sets import is_sets_file, read_sets_file
 
@@ -62,7 +61,7 @@ class Integrity:
         return {**asdict(self), "sound": self.sound}
 
 
-def check_files(path: str | os.PathLike[str]) -> Integrity:
+def check_files(path: FilePath) -> Integrity:
     """Read a predictions file, a folder of shards, a run or a comparison to the end.
 
     Checksums are compared if files contain them, every value is read and validated, shards are

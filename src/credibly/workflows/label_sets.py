@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import math
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -26,9 +25,9 @@ from credibly.notebook import html_table
 from credibly.pipeline import Pipeline
 from credibly.predictions import Dataset, Predictions
 from credibly.predictions.shard import BATCH_ROWS
-from credibly.predictions.table import label_mismatch
+from credibly.predictions.validation import label_mismatch
 from credibly.targets import Targets
-from credibly.types import Array, JsonObject
+from credibly.types import Array, FilePath, JsonObject
 from credibly.untrusted.tables import open_parquet, parquet_errors
 from credibly.workflows.rows import (
     MOST_COMPARED,
@@ -82,9 +81,7 @@ class WrittenSets:
         names = self.labels if len(found) == len(self.labels) else ["all labels"]
         return dict(zip(names, found.tolist(), strict=True))
 
-    def write_rule(
-        self, path: str | os.PathLike[str], map: str | os.PathLike[str] | None = None
-    ) -> None:
+    def write_rule(self, path: FilePath, map: FilePath | None = None) -> None:
         """Write the fitted rule with the names of its labels; ``Pipeline.read(path)`` reads it.
 
         Args:
@@ -129,11 +126,11 @@ class WrittenSets:
 
 
 def write_sets(
-    path: str | os.PathLike[str],
+    path: FilePath,
     decision: Decision | Pipeline,
-    out: str | os.PathLike[str],
+    out: FilePath,
     *,
-    fit_on: str | os.PathLike[str] | None = None,
+    fit_on: FilePath | None = None,
     fit_rows: FitRows | None = None,
     partial: bool = False,
     executor: str | Executor = "local",

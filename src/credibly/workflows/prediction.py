@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
@@ -17,10 +16,10 @@ from credibly.data.preparation import Preparation, warn_of_position
 from credibly.executors import open_executor
 from credibly.executors.executor import Executor
 from credibly.predictions import Writer
-from credibly.predictions.dataset import shard_metadata, shard_name
+from credibly.predictions.folders import shard_metadata, shard_name
 from credibly.predictions.shard import Piece, pieces_of
 from credibly.targets import Targets
-from credibly.types import Array, JsonObject
+from credibly.types import Array, FilePath, JsonObject
 from credibly.untrusted.budget import read_bytes, worded
 from credibly.untrusted.documents import parse_json
 from credibly.untrusted.tables import open_parquet, read_parquet
@@ -51,9 +50,9 @@ class WrittenPredictions:
 
 
 def predict_dataset(
-    model: str | os.PathLike[str],
-    data: str | os.PathLike[str],
-    out: str | os.PathLike[str],
+    model: FilePath,
+    data: FilePath,
+    out: FilePath,
     *,
     executor: str | Executor = "local",
     **options: Any,
@@ -76,7 +75,9 @@ def predict_dataset(
     check_paths(worker, folder, [data], ())
     predictor = _Predictor.read(Path(model))
     pieces = _pieces(Path(data))
-    if predictor.preparation is None and _has_names(pieces[0].path):
+    with open_parquet(Path(pieces[0].path)) as file:
+        lists = any(pa.types.is_nested(field.type) for field in file.schema_arrow)
+    if predictor.preparation is None and not lists:  # features are columns with names
         warn_of_position(model, str(data))
     folder.mkdir(parents=True, exist_ok=True)
     rows, count = sum(piece.rows for piece in pieces), len(pieces)
@@ -99,12 +100,6 @@ def predict_dataset(
 
     written = worker.each(count, work, str(data))
     return WrittenPredictions(str(out), int(sum(state["rows"] for state in written)), count)
-
-
-def _has_names(path: str) -> bool:
-    """Return whether features are columns with names, not one column of lists."""
-    with open_parquet(Path(path)) as file:
-        return not any(pa.types.is_nested(field.type) for field in file.schema_arrow)
 
 
 def _read(piece: Piece, model: _Predictor, options: JsonObject) -> Data:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from credibly.checks import InputError, fraction
 from credibly.predictions import Predictions
-from credibly.types import Array
+from credibly.types import Array, FilePath
 
 MAX_ROWS = 200_000
 
@@ -66,8 +65,8 @@ class Drift:
 
 
 def drift(
-    new: str | os.PathLike[str] | Predictions,
-    against: str | os.PathLike[str] | Predictions,
+    new: FilePath | Predictions,
+    against: FilePath | Predictions,
     *,
     false_alarms: float = 0.01,
 ) -> Drift:
@@ -116,7 +115,7 @@ def _p_value(result: Any) -> float:
     return float(result.pvalue)
 
 
-def _rows(given: str | os.PathLike[str] | Predictions) -> Predictions:
+def _rows(given: FilePath | Predictions) -> Predictions:
     """Return the rows to compare. There must be at least two."""
     rows = given if isinstance(given, Predictions) else Predictions.read(given)
     rows.check_dense("`drift`")

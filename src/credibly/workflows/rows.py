@@ -7,26 +7,23 @@ task that is repeated writes the same file.
 from __future__ import annotations
 
 import hashlib
-import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from credibly import checks
 from credibly.checks import InputError, out_can_be_written
 from credibly.data.splits import uniforms
-from credibly.executors.executor import Executor, is_remote
+from credibly.executors.executor import A, Executor, is_remote
 from credibly.files import check_out
-from credibly.metrics.accumulators import Accumulator
 from credibly.predictions import Dataset, Predictions
-from credibly.predictions.dataset import shard_name
-from credibly.predictions.shard import Piece, PieceReader
-from credibly.types import Array
+from credibly.predictions.folders import parquet_files, shard_name
+from credibly.types import Array, FilePath
 from credibly.untrusted.tables import open_parquet
 
 if TYPE_CHECKING:
@@ -180,8 +177,8 @@ Batches = Iterator[tuple[int, Predictions]]
 
 def check_paths(
     executor: Executor,
-    out: str | os.PathLike[str],
-    inputs: list[str | os.PathLike[str]],
+    out: FilePath,
+    inputs: list[FilePath],
     endings: tuple[str, ...],
 ) -> None:
     """Raise for paths that cannot be read or written, before any work is done.
@@ -222,30 +219,33 @@ def collect(
         arrays: called with a batch and the number of its first row.
         labels: order of the labels; None: that of the dataset.
     """
-    order = dataset.labels if labels is None else labels
+    pieces = dataset.pieces()
+    reader = dataset.piece_reader.of_labels(dataset.labels if labels is None else labels)
 
-    def work(shard: Piece, reader: PieceReader) -> dict[str, Array]:
-        found = [arrays(rows, first) for first, rows in reader.of_labels(order).batches(shard)]
-        return {name: _joined([each[name] for each in found]) for name in found[0]}
+    def work(index: int) -> dict[str, Array]:
+        return _joined([arrays(rows, first) for first, rows in reader.batches(pieces[index])])
 
-    states = executor.run(dataset, work)
-    return {name: _joined([state[name] for state in states]) for name in states[0]}
+    return _joined(executor.each(len(pieces), work, str(dataset.path)))
 
 
-def _joined(parts: list[Array]) -> Array:
+def _joined(parts: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
     """Concatenate the rows of all parts; narrower rows are padded with 0."""
-    if parts[0].ndim == 2:
-        width = max(each.shape[1] for each in parts)
-        parts = [np.pad(each, ((0, 0), (0, width - each.shape[1]))) for each in parts]
-    return np.concatenate(parts)
+    found = {}
+    for name, first in parts[0].items():
+        arrays = [part[name] for part in parts]
+        if first.ndim == 2:
+            width = max(each.shape[1] for each in arrays)
+            arrays = [np.pad(each, ((0, 0), (0, width - each.shape[1]))) for each in arrays]
+        found[name] = np.concatenate(arrays)
+    return found
 
 
 def write_shards(
     dataset: Dataset,
     executor: Executor,
     out: Path,
-    accumulator: Accumulator,
-    work: Callable[[Path, int, int, Batches, Any], None],
+    accumulator: A,
+    work: Callable[[Path, int, int, Batches, A], None],
     labels: list[str] | None = None,
 ) -> None:
     """Transform the rows of a dataset and write them as one file, or as one file per shard.
@@ -259,8 +259,8 @@ def write_shards(
             batch) of its rows, and a separate accumulator.
         labels: order of the labels; None: that of the dataset.
     """
-    shards, reader = dataset.pieces(), dataset.piece_reader
-    reader = reader if labels is None else reader.of_labels(labels)
+    shards = dataset.pieces()
+    reader = dataset.piece_reader.of_labels(dataset.labels if labels is None else labels)
     files = [(out, shards)]
     if not (executor.one_file and out.suffix):
         out.mkdir(parents=True, exist_ok=True)
@@ -279,19 +279,17 @@ def write_shards(
         accumulator.merge(state)
 
 
-def holds_top_labels(path: str | Path) -> bool:
+def holds_top_labels(path: FilePath) -> bool:
     """Return whether ``path`` is a predictions file with only the most probable labels of each row.
 
     Example:
         >>> holds_top_labels("scores.npz")
         False
     """
-    path = Path(path)
-    shards = path.is_dir() and any(path.glob("*.parquet"))
-    if not (shards or (path.suffix == ".parquet" and path.is_file())):
-        return False
-    first = min(path.glob("*.parquet")) if shards else path
     try:
+        first = parquet_files(Path(path))[0]
+        if first.suffix != ".parquet":
+            return False
         with open_parquet(first) as file:
             return {"top", "p"} <= set(file.schema_arrow.names)
     except (OSError, ValueError):

@@ -24,11 +24,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
+import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -50,7 +49,7 @@ from credibly.retrieve.query import (
     query_of,
 )
 from credibly.targets import Coding, Targets, TargetsLike
-from credibly.types import Array, ArrayLike
+from credibly.types import Array, ArrayLike, FilePath, JsonObject
 from credibly.untrusted.documents import read_json_object
 
 VERSION = 2
@@ -244,13 +243,10 @@ class Joint:
 
         Its mean, the joint log score, is a strictly proper score of the whole label vector.
         """
-        self.check_fitted()
-        names = list(self.labels if labels is None else labels)
         decoded = Targets.beside(probabilities, targets, "probabilities", coding=coding)
-        chances, truth, _ = checked_truth(probabilities, decoded, names)
-        self.check(names)
+        names, chances = self._given(probabilities, labels)
         order = [names.index(name) for name in self.labels]
-        chances, truth = chances[:, order], truth[:, order]
+        chances, truth = chances[:, order], known_truth(chances, decoded)[:, order]
         known = np.where(truth == 1, np.log(chances), np.log1p(-chances)) * (truth >= 0)
         gains = likelihood(chances, truth, self._row_terms, 0.0)[0]
         return known.sum(axis=1) + gains
@@ -361,7 +357,7 @@ class Joint:
 
     # Files -----------------------------------------------------------------------------------
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> JsonObject:
         """Return all fitted parameters as plain values, for JSON."""
         self.check_fitted()
         found = self.parameters
@@ -378,7 +374,7 @@ class Joint:
         }
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> Joint:
+    def from_state(cls, state: JsonObject) -> Joint:
         """Return the model that ``state`` describes."""
         try:
             known = int(state["joint"]) == VERSION
@@ -398,17 +394,17 @@ class Joint:
             raise InputError(f"a joint model's state must come from `state()`; {error!r}.") from (
                 error
             )
-        shape = [found.slope, found.bend, found.empty, found.temper]
-        numbers = (found.components, found.shares, shape)
-        valid = known and list(labels) == sorted(set(labels)) and len(labels) > 0
-        valid &= found.components.shape == (len(found.shares), len(labels))
-        valid &= all(bool(np.isfinite(each).all()) for each in numbers)
-        valid = valid and bool(
-            np.abs(found.components).max() <= 50
+        valid = (
+            known
+            and list(labels) == sorted(set(labels))
+            and len(labels) > 0
+            and found.components.shape == (len(found.shares), len(labels))
+            and math.isfinite(found.slope)  # below, NaN makes every comparison false
+            and np.abs(found.components).max() <= 50
             and found.shares.min() > 0
             and abs(found.shares.sum() - 1) < 1e-9
             and abs(found.bend) * NODE < 1
-            and found.empty > 0
+            and 0 < found.empty < math.inf
             and 0 <= found.temper <= 1.5
         )
         if not valid:
@@ -416,13 +412,13 @@ class Joint:
         joint._set(labels, found)
         return joint
 
-    def write(self, path: str | os.PathLike[str]) -> None:
+    def write(self, path: FilePath) -> None:
         """Write the state as JSON."""
         with atomic_path(path) as beside:
             beside.write_text(json.dumps(self.state(), ensure_ascii=False), encoding="utf-8")
 
     @classmethod
-    def read(cls, path: str | os.PathLike[str]) -> Joint:
+    def read(cls, path: FilePath) -> Joint:
         """Return the model in a file of ``write`` or ``credibly joint fit``."""
         state = read_json_object(Path(path), "Write it with `credibly joint fit`.")
         try:
@@ -431,14 +427,11 @@ class Joint:
             raise InputError(f"{path} must be written by `credibly joint fit`; {error}") from error
 
 
-def checked_truth(
-    probabilities: ArrayLike, truth: Targets, labels: Sequence[str]
-) -> tuple[Array, Array, list[str]]:
-    """Return probabilities strictly inside (0, 1), truth in {1, 0, −1}, and label names."""
-    chances, names = checked_probabilities(probabilities, labels)
+def known_truth(chances: Array, truth: Targets) -> Array:
+    """Return the truth of checked probabilities as 1, 0 and −1."""
     known = targets.decode(truth, num_labels=chances.shape[1], soft=False)
     checks.same_shapes(probabilities=chances, targets=known)
-    return chances, np.where(known >= 0, known, -1).astype(np.int8), names
+    return np.where(known >= 0, known, -1).astype(np.int8)
 
 
 def checked_probabilities(
@@ -453,7 +446,8 @@ def fitting_truth(
     probabilities: ArrayLike, truth: Targets, labels: Sequence[str]
 ) -> tuple[Array, Array, tuple[str, ...]]:
     """Return the rows with some known truth, with columns in the order of the labels' names."""
-    chances, known, names = checked_truth(probabilities, truth, labels)
+    chances, names = checked_probabilities(probabilities, labels)
+    known = known_truth(chances, truth)
     rows = (known >= 0).any(axis=1)
     if not rows.any():
         raise InputError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +11,10 @@ import numpy as np
 from credibly import checks
 from credibly.checks import InputError
 from credibly.predictions import Predictions
+from credibly.retrieve.index import hard
 from credibly.retrieve.joint.model import MAX_FITTED, SMALLEST, Joint, fitting_truth
 from credibly.targets import Coding, Targets, TargetsLike
-from credibly.types import Array, ArrayLike
+from credibly.types import Array, ArrayLike, FilePath
 
 FEWEST_ROWS = 50
 _LEAST_GAIN = 0.002  # nats per row; a richer model must gain more to be chosen
@@ -136,7 +136,7 @@ def _held_out(
     return scores, -_log_scores(np.clip(marginals, SMALLEST, 1 - SMALLEST), truth)
 
 
-def joint_from(path: str | os.PathLike[str], *, partial: bool = False) -> Joint:
+def joint_from(path: FilePath, *, partial: bool = False) -> Joint:
     """Return a joint model of labels, read from a file or fitted on predictions.
 
     Args:
@@ -152,7 +152,7 @@ def joint_from(path: str | os.PathLike[str], *, partial: bool = False) -> Joint:
 
 
 def fit_joint_file(
-    path: str | os.PathLike[str],
+    path: FilePath,
     *,
     components: tuple[int, ...] = (1, 3),
     seed: int = 0,
@@ -168,13 +168,8 @@ def fit_joint_file(
         )
     return fit_joint(
         held_out.probabilities,
-        Targets(_hard(held_out.targets)),
+        Targets(hard(held_out.targets)),
         held_out.labels,
         components=components,
         seed=seed,
     )
-
-
-def _hard(targets: Array) -> Array:
-    """Return targets with soft ones as unknown."""
-    return np.where((targets == 0) | (targets == 1), targets, -1)
