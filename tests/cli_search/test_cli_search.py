@@ -106,7 +106,7 @@ def test_joint_is_fitted_on_the_file_named_else_beside_else_on_the_truth_itself(
         ("+fork -knive", "Did you mean 'knife'?"),
         ("(fork", "this bracket is never closed"),
         ('"fork', "this quote is never closed"),
-        ("", "must name at least one label"),
+        ("", "must not be empty"),
     ],
 )
 def test_a_bad_query_ends_with_a_reason(file, query, reason, capsys):

@@ -135,7 +135,7 @@ def test_a_strange_configuration_is_refused(text, tmp_path):
 def test_numbers_that_no_machine_holds_are_refused(tmp_path):
     path = tmp_path / "run.toml"
     path.write_text("learning_rate = 1" + "0" * 400)
-    with pytest.raises(cr.InputError, match="'learning_rate' must be float"):
+    with pytest.raises(cr.InputError, match="'learning_rate' must be a number"):
         resolve(command.Options, {"config": str(path)})
     with pytest.raises(cr.InputError, match="`learning_rate` must be a number"):
         from_table(read_toml(path), str(path))

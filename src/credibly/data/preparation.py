@@ -262,7 +262,7 @@ class Preparation:
 
     @property
     def _used(self) -> list[TableColumn]:
-        # Texts of version 0.3.0 have no features.
+        # Texts in runs of earlier versions have no features.
         return [column for column in self.columns if column.feature_names]
 
     @property

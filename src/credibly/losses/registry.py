@@ -105,6 +105,5 @@ def _build(
     try:
         return kind(*inner, **given)
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"loss {full_name!r}: {error}.") from error
+        end = "" if isinstance(error, InputError) else "."
+        raise InputError(f"loss {full_name!r}: {error}{end}") from error
