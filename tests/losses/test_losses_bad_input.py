@@ -82,7 +82,7 @@ BAD_TARGETS = [
     (np.array([0, 7]), "class indices"),
     (np.array([0, -2]), "class indices"),
     (np.zeros((2, 2, 2)), "shape"),
-    (np.zeros((2, 3)), "4 columns"),
+    (np.zeros((2, 3)), "one column per label, 4"),
 ]
 
 
