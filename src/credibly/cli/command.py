@@ -437,7 +437,7 @@ def _from_toml(options: OptionsType, path: Path) -> JsonObject:
                 raise input_error(f"{path}: {key!r} must not contain a null character.")
             if choices and part not in choices:
                 listed = ", ".join(map(str, choices))
-                raise input_error(f"{path}: {key!r} must be one of {listed}; got {part!r}.")
+                raise input_error(f"{path}: {key!r} must be one of {listed}; got {part!r:.80}.")
         converted = tuple(kind(part) for part in parts)
         values[name] = converted if many else converted[0]
     return values
