@@ -207,6 +207,7 @@ def test_every_label_has_a_page(client):
 def test_the_description_lists_what_exists(client):
     paths = client.get("/openapi.json").json()["paths"]
     assert {"/api/search", "/api/label", "/api/sets", "/api/predict", "/api/health"} <= set(paths)
+    assert all(path.startswith("/api/") for path in paths)
 
 
 TEXT = st.text(max_size=40)

@@ -305,11 +305,11 @@ def _app(served: AppState, hosts: Sequence[str], first_page: str, root_path: str
     app.state.served, app.state.ready, app.state.root_path = served, False, root_path
     app.add_middleware(Current)
     for module in PAGES:
+        for route in module.router.routes:
+            if isinstance(route, APIRoute) and not route.path.startswith("/api/"):
+                route.include_in_schema = False
         if module is not import_file or served.workers == 1:
             app.include_router(module.router, responses=api.FAILURES)
-    for route in app.routes:
-        if isinstance(route, APIRoute) and not route.path.startswith("/api/"):
-            route.include_in_schema = False
     kinds = (InputError, Busy, NotSaved, NotReady, OSError, RequestValidationError, HTTPException)
     for kind in kinds:
         app.add_exception_handler(kind, _failed)
