@@ -135,9 +135,10 @@ long-runs:
 docs: setup
 	$(BIN)/mkdocs build --strict
 
-# What the blocks of README, Start and tutorials print, written into the pages.
+# What the blocks of README, Start and tutorials print, and the README's figure from its record.
 outputs: setup
 	CREDIBLY_OUTPUTS=write $(BIN)/python -m pytest -q tests/documentation/test_blocks.py -k "README or start or tutorials"
+	$(BIN)/python -m benchmarks.studies.headline
 
 clean:
 	rm -rf .venv dist site .pytest_cache .ruff_cache

@@ -182,7 +182,7 @@ def beside_mapie(python: str, seed: int) -> dict[str, Any]:
     }
 
 
-def draw(lines: list[dict[str, Any]]) -> None:
+def draw(lines: list[dict[str, Any]], picture: Path = PICTURE) -> None:
     """Draw the reliability of both, expected against real hits, and the recall beside MAPIE's."""
     mpl.rcParams["svg.hashsalt"] = "credibly"
     figure = Figure(figsize=(7, 5.6), layout="constrained")
@@ -210,7 +210,7 @@ def draw(lines: list[dict[str, Any]]) -> None:
     last.axhline(100 * RECALL, color="#999999", linewidth=1, linestyle="--")
     last.set(title="Sets that promise 90 % recall", ylabel="recall, %, 500 draws")
     last.set_ylim(0, 108)
-    figure.savefig(PICTURE, metadata={"Date": None})
+    figure.savefig(picture, metadata={"Date": None})
 
 
 if __name__ == "__main__":

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
+from benchmarks.studies import headline
 
 ROOT = Path(__file__).parents[2]
 
@@ -44,3 +46,19 @@ def test_the_guarantee_beside_mapie_is_that_of_the_record():
     )
     assert f"{theirs} reaches {100 * peer['recall']:.1f} % on the same draws" in text
     assert f"sets of {peer['size']:.1f} labels instead of {own['size']:.1f}" in text
+
+
+def drawn(picture: Path) -> tuple[list[str], list[float]]:
+    """Return the texts of a picture, and the numbers of its curves and bars."""
+    svg = picture.read_text(encoding="utf-8")
+    paths = " ".join(re.findall(r' d="(.*?)"', svg, re.DOTALL))
+    return re.findall(r"<!-- (.*?) -->", svg), [float(n) for n in re.findall(r"-?[\d.]+", paths)]
+
+
+def test_the_picture_of_the_readme_is_that_of_the_record(tmp_path):
+    headline.draw(headline.records(), tmp_path / "again.svg")
+    texts, numbers = drawn(tmp_path / "again.svg")
+    shown, places = drawn(headline.PICTURE)
+    assert texts == shown, "run `make outputs`"
+    np.testing.assert_allclose(numbers, places, atol=0.1, err_msg="run `make outputs`")
+    assert len(numbers) > 1000
