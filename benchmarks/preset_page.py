@@ -9,9 +9,11 @@ from credibly.papers import PRESETS
 
 HEAD = """# Presets
 
-`--preset NAME` sets what a paper says: `credibly train coco:PATH --preset spa-coco --out runs/x`. A
-configuration file overrides the preset, and flags override both. The papers' own words, and what
-each becomes; this page is written by `python -m benchmarks.preset_page`.
+`--preset NAME` trains with the settings of a paper, for example `credibly train coco:PATH --preset
+spa-coco --out runs/x`. A configuration file overrides the preset, and flags override both. The table
+quotes each paper and shows the settings that follow. "Ours" marks choices that the paper does not state.
+
+`python -m benchmarks.preset_page` writes this page.
 
 | preset | the paper | settings |
 |---|---|---|
@@ -27,7 +29,7 @@ def page() -> str:
             for each in preset.statements
         ]
         lines += [
-            f"| `{name}` | of `{kind}:` | "
+            f"| `{name}` | data from `{kind}:` | "
             + ", ".join(f"`{key} = {str(value).lower()}`" for key, value in options.items())
             + " |"
             for kind, options in preset.of_data.items()

@@ -97,19 +97,19 @@ class Preset:
 
 
 PLAIN = says(
-    "nothing about biases, a last layer solved first, norms that stay fixed or a calibrator",
+    "not mentioned: biases at the label rates, a linear probe first, fixed batch norms, a calibrator",
     prior_bias=False,
     probe_first=False,
     fixed_norms=False,
     calibrate="none",
 )
 ALL_ROWS = says(
-    "nothing about held-out rows: all training rows train, the last epoch counts",
+    "not mentioned: held-out rows. All training rows are used for training, the last epoch counts",
     data={"calibration": 0.0},
     select="last",
 )
 OURS = says(
-    "ours: prior biases, a calibrator on held-out rows, the start that the default decides",
+    "ours: biases at the label rates, a calibrator on held-out rows, our defaults for fine-tuning",
     data={"calibration": 0.2},
     prior_bias=True,
     calibrate="affine",

@@ -46,7 +46,7 @@ PRESETS: dict[str, Preset] = {
     "quasibinary-cifar": _CIFAR.but(_RESNET),
     "quasibinary-cifar-vgg16": _CIFAR.but(says(_OTHERS, model="vgg16")),
     "quasibinary-cifar-densenet": _CIFAR.but(
-        says(f"{_OTHERS}; which DenseNet is not said", model="densenet40-12")
+        says(f"{_OTHERS}; the paper does not say which DenseNet", model="densenet40-12")
     ),
     "quasibinary-cifar-ours": _CIFAR.but(_RESNET, OURS),
     "quasibinary-coco": _CIFAR.but(
@@ -56,7 +56,7 @@ PRESETS: dict[str, Preset] = {
             weights="pretrained",
             epochs=20,
         ),
-        says("ours: rate and resolution", learning_rate=1e-3, image_size=224),
+        says("ours: learning rate and resolution", learning_rate=1e-3, image_size=224),
     ),
 }
 

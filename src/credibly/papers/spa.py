@@ -24,7 +24,7 @@ _IMAGES = Preset(
         PLAIN,
         ALL_ROWS,
         says(
-            "ours: LPR weight 1, rate, schedule, epochs",
+            "ours: LPR weight 1, learning rate, schedule, epochs",
             loss="spa+lpr",
             learning_rate=0.01,
             schedule="cosine",
@@ -53,8 +53,8 @@ PRESETS: dict[str, Preset] = {
                 weights="pretrained",
             ),
             says(
-                "LXMERT's own script for VQA, which multiplies a mean by the number of answers: a "
-                "sum over labels, for which its bound on the gradient is meant",
+                "LXMERT's own script for VQA. It multiplies the mean loss by the number of answers, "
+                "so the loss is a sum over labels. Its gradient clipping is meant for this sum",
                 loss="spa(reduction=rows)",
                 optimizer="adamw",
                 learning_rate=5e-5,

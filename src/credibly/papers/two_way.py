@@ -31,7 +31,7 @@ PRESETS: dict[str, Preset] = {
             ),
             says(
                 "the same code: RandomResizedCrop, flip, ColorJitter(0.4), Lighting(0.1) "
-                "at 224 px; tested on the middle of images of 256 px",
+                "at 224 px; tested on the center of images of 256 px",
                 image_size=224,
                 augment="imagenet",
                 color_jitter=0.4,
@@ -93,7 +93,10 @@ PRESETS: dict[str, Preset] = {
                 "(held-out rows choose here, where the paper takes the best on test)",
                 select="accuracy",
             ),
-            says("which loss is not said; the loss under test trains the backbone", loss="softmax"),
+            says(
+                "the paper does not say which loss; the loss under test trains the backbone",
+                loss="softmax",
+            ),
         ),
         # Table A uses the published validation rows as training rows.
         of_data={name: {"val": "train"} for name in ("aircraft", "dtd", "flowers")},
