@@ -10,8 +10,9 @@ from credibly.papers import PRESETS
 HEAD = """# Presets
 
 `--preset NAME` trains with the settings of a paper, for example `credibly train coco:PATH --preset
-spa-coco --out runs/x`. A configuration file overrides the preset, and flags override both. The table
-quotes each paper and shows the settings that follow. "Ours" marks choices that the paper does not state.
+spa-coco --out runs/x`. A configuration file overrides the preset, and flags override both. The
+table quotes each paper and shows the settings that follow. "Ours" marks choices that the paper does
+not state.
 
 `python -m benchmarks.preset_page` writes this page.
 

@@ -97,7 +97,7 @@ class Preset:
 
 
 PLAIN = says(
-    "not mentioned: biases at the label rates, a linear probe first, fixed batch norms, a calibrator",
+    "not mentioned: biases at the label rates, a linear probe first, fixed norms, a calibrator",
     prior_bias=False,
     probe_first=False,
     fixed_norms=False,

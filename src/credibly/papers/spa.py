@@ -53,8 +53,9 @@ PRESETS: dict[str, Preset] = {
                 weights="pretrained",
             ),
             says(
-                "LXMERT's own script for VQA. It multiplies the mean loss by the number of answers, "
-                "so the loss is a sum over labels. Its gradient clipping is meant for this sum",
+                "LXMERT's own script for VQA. It multiplies the mean loss by the number of "
+                "answers, so the loss is a sum over labels. Its gradient clipping is meant for "
+                "this sum",
                 loss="spa(reduction=rows)",
                 optimizer="adamw",
                 learning_rate=5e-5,
