@@ -4,9 +4,9 @@
     python -m benchmarks.app_pictures demo docs/img
 
 Plants mistakes into the predictions of the demo as docs/tutorials/wrong-labels.md does, serves them
-beside another run, photographs every page, decides ten labels and photographs what came of it.
-Every page on a phone, in the dark and on paper comes on one sheet each. Needs playwright, a
-Chromium and pillow (the extra ``dev``).
+beside another run, photographs every page, decides ten labels and photographs what came of it, and
+the report of the demo. Every page on a phone, in the dark and on paper comes on one sheet each.
+Needs playwright, a Chromium and pillow (the extra ``dev``).
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ LOOKS: dict[str, dict[str, Any]] = {
 
 
 def photograph(
-    browser: Any, address: str, look: str, right: Truth, image: Path
+    browser: Any, address: str, look: str, right: Truth, image: Path, report: Path
 ) -> Iterator[tuple[str, Any]]:
     """Yield every page as it looks; in the first look, decide ten labels as they are."""
     from PIL import Image
@@ -137,6 +137,8 @@ def photograph(
     yield "row", taken()
     page.goto("/review/effect")
     yield "effect", taken()
+    page.goto(report.as_uri())
+    yield "report", taken()
 
 
 def sheet(images: list[Any]) -> Any:
@@ -177,7 +179,7 @@ def main(arguments: list[str]) -> int:
         browser = playwright.chromium.launch(executable_path=path, args=flags)
         image = sorted(images.glob("*.png"))[0]
         for look in LOOKS:
-            pictures = dict(photograph(browser, address, look, right, image))
+            pictures = dict(photograph(browser, address, look, right, image, demo / "report.html"))
             if look:
                 save(sheet(list(pictures.values())), out / f"app-in-{look}.webp", 2 * MOST_BYTES)
             for name, picture in pictures.items() if not look else ():
