@@ -92,9 +92,10 @@ def sentences(lines: list[dict[str, Any]]) -> str:
     said = [
         f"A peer has a lower mean log loss (NLL × 1000) on {len(ahead)} of {len(ratios)} sets: "
         f"{_listed(ahead)}.",
-        f"Beyond the paired 95 % interval of at least two common seeds: {_listed(beyond)}.",
-        "The goal for CPU time is at most 2 s plus three times the nearest peer, in the median "
-        "over sets, and six times on any set. Beyond 2 s, the median is "
+        "With at least two common seeds, the paired 95 % interval is above zero for: "
+        f"{_listed(beyond)}.",
+        "The goal for CPU time is 2 s plus at most three times the time of the nearest peer in "
+        "the median over sets, and at most six times on every set. Without the 2 s, the median is "
         f"{np.median(list(ratios.values())):.1f} times. Above six: {_above(ratios, 6, np.inf)}. "
         f"Above three: {_above(ratios, 3, 6)}.",
     ]
@@ -132,11 +133,11 @@ def _other_costs(lines: list[dict[str, Any]]) -> Iterator[str]:
                 f"{mean_of(own[method], 'MB'):.0f} MB"
                 for method in ("auto", nearest)
             ]
-            yield f"Texts, {name}, CPU and memory beyond imports and data: {_listed(each)}."
+            yield f"Texts, {name}, CPU time and memory without imports and data: {_listed(each)}."
     if START_UP.exists():
         run = json.loads(START_UP.read_text(encoding="utf-8"))
         yield (
-            f"Start-up: `credibly train {run['set']} --model linear`, all of it, takes "
+            f"Start-up: the whole command `credibly train {run['set']} --model linear` takes "
             f"{min(run['CPU s']):.1f} to {max(run['CPU s']):.1f} CPU seconds in "
             f"{len(run['CPU s'])} runs on a machine with load {run['load']:.0f}; the goal is at "
             "most 3."

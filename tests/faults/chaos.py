@@ -173,7 +173,7 @@ WORDS = {
     "kill": "killed (SIGKILL)",
     "error": "an operation on its files fails (EIO, ENOSPC, EDQUOT, EROFS)",
     "power": "power lost",
-    "memory": "memory ends (`RLIMIT_AS`)",
+    "memory": "out of memory (`RLIMIT_AS`)",
     "server": "attack on the server, hostile file",
     "error, in a writer": "each operation of a writer fails in turn",
     "power, in a writer": "power lost at each operation of a writer",
