@@ -70,8 +70,8 @@ def test_the_readme_says_what_the_package_is():
     assert decided is not None
     assert int(decided[1]) == claims
     said = (
-        f"{claims} claims of four papers, {decided[2]} decided by heads on features and tables, "
-        f"{decided[3]} by small networks"
+        f"{claims} claims of four papers tested: {decided[2]} with models of features and tables, "
+        f"{decided[3]} with small networks"
     )
     assert " · ".join((*parts, said)) in " ".join(text.split())
     assert f"version: {project['version']}\n" in (ROOT / "CITATION.cff").read_text()
