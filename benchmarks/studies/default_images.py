@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -67,19 +66,19 @@ def measure(name: str, method: str, seed: int) -> dict[str, Any]:
         folder = Path(made)
         flags = [*METHODS[method], "--seed", str(seed), "--split-seed", str(seed)]
         call = ["credibly", "train", str(drawn(name, folder)), "--out", str(folder / "run"), *flags]
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
-        subprocess.run([sys.executable, "-m", *call, "--quiet"], check=True, env=environment)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        process = subprocess.Popen([sys.executable, "-m", *call, "--quiet"], env=environment)
+        _, status, used = os.wait4(process.pid, 0)  # of this process, not of earlier ones
+        if status:
+            raise subprocess.CalledProcessError(status, call)
         metrics = json.loads((folder / "run" / "metrics.json").read_text())
-    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return {
         "set": name,
         "method": method,
         "seed": seed,
         "metrics": metrics,
-        "cpu_seconds": round(spent, 1),
-        "peak_mb": round(after.ru_maxrss / 1024),
+        "cpu_seconds": round(used.ru_utime + used.ru_stime, 1),
+        "peak_mb": round(used.ru_maxrss / 1024),
     }
 
 
