@@ -362,7 +362,7 @@ def line_chart(
         return Markup("")
     low, high = limits if square else (min(values), max(values))
     margin = 0.0 if square else 0.06 * ((high - low) or abs(high) or 1.0)
-    frame = _Frame(420, 250, (50, 10, 10, 36), limits, (low - margin, high + margin))
+    frame = _Frame(420, 250, (50, 10, 16, 36), limits, (low - margin, high + margin))
     if square:
         frame.diagonal("axis")
         frame.axes(_PERCENT, _PERCENT, x)

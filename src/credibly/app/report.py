@@ -209,7 +209,7 @@ def render(
         {"intervals": intervals},
         comparison=numbers,
         best=best_sentence(numbers),
-        candidates={name: rows for name, one in methods.items() if (rows := _candidates(one))},
+        candidates={n: rows for n, one in methods.items() if len(rows := _candidates(one)) > 1},
         examples={name: rows for name, rows in found.items() if rows},
         examples_cut=maker.full,
     )

@@ -77,12 +77,13 @@ def label_sentence(about: JsonObject) -> str:
 
     Example:
         >>> label_sentence({"label": "dog", "known": 900, "known_expected": 124.0, "present": 100})
-        'It expects dog in 124 of 900 rows; 100 have it: 24 % too many.'
+        'The model expects dog in 124 of 900 rows; 100 have it: 24 % too many.'
     """
     if about.get("present") is None:
-        return f"It expects {about['label']} in {about['expected']:,.0f} of {about['rows']:,} rows."
+        words = f"{about['expected']:,.0f} of {about['rows']:,} rows"
+        return f"The model expects {about['label']} in {words}."
     expected, present = about["known_expected"], about["present"]
-    words = f"It expects {about['label']} in {expected:,.0f} of {about['known']:,} rows; "
+    words = f"The model expects {about['label']} in {expected:,.0f} of {about['known']:,} rows; "
     words += f"{present:,.0f} {'has' if present == 1 else 'have'} it"
     if not present:
         return f"{words}."
