@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from test_retrieve_joint import INSIDE, JOINTS, LABELS, SETS, drawn, probabilities_of_sets
 
-from credibly import InputError, Predictions
+from credibly import InputError, Predictions, evaluate
 from credibly.cli import main
 from credibly.retrieve import (
     Index,
@@ -16,8 +16,6 @@ from credibly.retrieve import (
     probability,
     search,
 )
-from credibly.retrieve.joint.label_sets import MostProbableSet
-from credibly.retrieve.joint.pairs import JointSums, seen_together
 
 each_joint = pytest.mark.parametrize("joint", JOINTS, ids=range(len(JOINTS)))
 ORDER = [LABELS.index(name) for name in sorted(LABELS)]
@@ -73,38 +71,41 @@ def test_joint_coverage_holds_whether_the_model_is_right_or_not(level):
 
 def test_most_probable_sets_are_right_more_often_than_thresholds():
     chances, truth, _ = drawn(JOINTS[2], 3000, seed=5)
-    sets = MostProbableSet(JOINTS[2]).for_labels(LABELS).predict(chances)
+    sets, _ = JOINTS[2].most_probable(chances, LABELS)
     right = (sets == truth).all(axis=1).mean()
     assert right > ((chances >= 0.5) == truth).all(axis=1).mean() + 0.02
-    state = MostProbableSet(JOINTS[2]).state()
-    assert json.loads(json.dumps(state))["decision"] == "most-probable-set"
 
 
 def test_sets_need_its_labels_and_enough_rows():
     chances, truth, _ = drawn(JOINTS[0], 30, seed=5)
     with pytest.raises(InputError, match="only in the predictions"):
-        MostProbableSet(JOINTS[0]).for_labels([*LABELS, "e"])
+        JointCoverage(JOINTS[0]).for_labels([*LABELS, "e"])
     with pytest.raises(InputError, match="one column per label of `joint`, 4; got 3"):
-        MostProbableSet(JOINTS[0]).predict(chances[:, :3])
+        JointCoverage(JOINTS[0]).fit(chances[:, :3], truth[:, :3])
     with pytest.raises(InputError, match="needs at least 99 held-out rows"):
         JointCoverage(JOINTS[0], 0.99).fit(chances, truth)
     with pytest.raises(InputError, match="needs `targets`"):
         JointCoverage(JOINTS[0]).fit(chances)
-    with pytest.raises(InputError, match="cannot be exported"):
-        MostProbableSet(JOINTS[0]).to_module()
+    with pytest.raises(InputError, match="cannot be stored or exported"):
+        JointCoverage(JOINTS[0]).fit(*drawn(JOINTS[0], 100, seed=5)[:2]).to_module()
+
+
+def written(path, chances, truth=None, start=0):
+    ids = [f"r{row:04d}" for row in range(start, start + len(chances))]
+    table = Predictions.from_arrays(
+        probabilities=chances, targets=truth, labels=LABELS, ids=ids, coding="unknown"
+    )
+    table.write(path)
+    return path
 
 
 @each_joint
-def test_merged_sums_equal_brute_force(joint):
+def test_joint_metrics_equal_brute_force_however_rows_are_batched(joint, tmp_path):
     chances, truth, shares = drawn(joint, 60, seed=8)
     truth = truth.copy()
     truth[:10, 1] = -1
-    sums = JointSums(joint, LABELS)
-    for rows in (slice(0, 25), slice(25, 60)):
-        part = JointSums(joint, LABELS)
-        part.update(chances[rows], truth[rows])
-        sums.merge(part.state())
-    found = sums.numbers()
+    path = written(tmp_path / "p.parquet", chances, truth)
+    found = evaluate(path, joint=joint, batch_rows=25).joint
     names = list(joint.labels)
     known = truth >= 0
     for i, first in enumerate(LABELS):
@@ -122,30 +123,29 @@ def test_merged_sums_equal_brute_force(joint):
 
 
 @each_joint
-def test_seen_together_is_the_ratio_of_expected_hits(joint):
+def test_labels_that_appear_with_a_query_are_ranked_by_expected_hits(joint, tmp_path, capsys):
     chances, truth, _ = drawn(joint, 40, seed=8)
-    listed = seen_together("+a -b", chances, LABELS, joint=joint, targets=truth)
+    path, model = written(tmp_path / "p.parquet", chances, truth), str(tmp_path / "joint.json")
+    joint.write(model)
+
+    def also(query):
+        given = ["search", str(path), query, "--joint", "--joint-from", model, "--also", "4"]
+        assert main([*given, "--json"]) == 0
+        return json.loads(capsys.readouterr().out)["also"]
+
+    listed = also("+a -b")
     alone = probability("+a -b", chances, LABELS, joint).sum()
-    assert [each.label for each in listed] == sorted(
+    assert [each["label"] for each in listed] == sorted(
         ["c", "d"], key=lambda name: -probability(f"+a -b +{name}", chances, LABELS, joint).sum()
     )
     for each in listed:
-        both = probability(f"+a -b +{each.label}", chances, LABELS, joint).sum()
-        assert each.expected == pytest.approx(both, rel=1e-5)
-        assert each.share == pytest.approx(both / alone, rel=1e-5)
-        place = LABELS.index(each.label)
+        both = probability(f"+a -b +{each['label']}", chances, LABELS, joint).sum()
+        assert each["expected"] == pytest.approx(both, rel=1e-5)
+        assert each["share"] == pytest.approx(both / alone, rel=1e-5)
+        place = LABELS.index(each["label"])
         real = (truth[:, 0] == 1) & (truth[:, 1] == 0) & (truth[:, place] == 1)
-        assert each.known_real == real.sum()
-    assert seen_together("+a -a", chances, LABELS, joint=joint) == []
-
-
-def written(path, chances, truth=None, start=0):
-    ids = [f"r{row:04d}" for row in range(start, start + len(chances))]
-    table = Predictions.from_arrays(
-        probabilities=chances, targets=truth, labels=LABELS, ids=ids, coding="unknown"
-    )
-    table.write(path)
-    return path
+        assert each["known_real"] == real.sum()
+    assert also("+a -a") == []
 
 
 @each_joint
@@ -172,16 +172,6 @@ def test_a_model_fitted_again_is_another_one():
     first = index.search("+a +b", joint=joint).expected_hits
     joint.fit(chances, 1 - truth, LABELS)
     assert index.search("+a +b", joint=joint).expected_hits != first
-
-
-def test_a_candidate_that_loses_on_single_labels_is_left_out():
-    from credibly.retrieve.joint.model_selection import _keeps
-
-    rng = np.random.default_rng(0)
-    losses = rng.exponential(1.0, 4000)
-    assert _keeps(1.005 * losses, losses)
-    assert not _keeps(1.03 * losses + rng.normal(0, 0.1, 4000), losses)
-    assert _keeps(losses[:20] + rng.normal(0.02, 1.0, 20), losses[:20])  # no evidence
 
 
 def test_the_choice_keeps_the_log_loss_of_single_labels():

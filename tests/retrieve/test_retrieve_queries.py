@@ -7,49 +7,59 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from credibly import InputError
-from credibly.retrieve import Query, parse
-from credibly.retrieve.query import And, Label, Not, Or, quoted
+from credibly.retrieve import Query, parse, probability
 
 # Everything a file may call a label, and some names that have caused trouble elsewhere.
 names = st.one_of(
     st.text(max_size=8),
     st.sampled_from(["dog", "dining table", 'a"b', "it's; DROP TABLE x", "50%", "\\", "-", "+x"]),
 )
-formulas = st.recursive(
-    st.builds(Label, names),
-    lambda inner: st.one_of(
-        st.builds(Not, inner),
-        st.builds(And, st.lists(inner, min_size=1, max_size=3).map(tuple)),
-        st.builds(Or, st.lists(inner, min_size=1, max_size=3).map(tuple)),
-    ),
-    max_leaves=8,
-)
+
+
+def formulas_over(names, max_leaves):
+    """Formulas: a name, or what joins it ("not", "and", "or") and its parts."""
+    return st.recursive(
+        names,
+        lambda inner: st.one_of(
+            st.tuples(st.just("not"), st.tuples(inner)),
+            st.tuples(
+                st.sampled_from(["and", "or"]),
+                st.lists(inner, min_size=1, max_size=3).map(tuple),
+            ),
+        ),
+        max_leaves=max_leaves,
+    )
+
+
+formulas = formulas_over(names, 8)
+
+
+def quoted(name):
+    return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def spelt(formula):
     """A formula as a person might write it: every bracket there, needed or not."""
-    if isinstance(formula, Label):
-        return quoted(formula.name)
-    if isinstance(formula, Not):
-        return f"-({spelt(formula.part)})"
-    sign = " & " if isinstance(formula, And) else "|"
-    return "(" + sign.join(map(spelt, formula.parts)) + ")"
+    if isinstance(formula, str):
+        return quoted(formula)
+    sign, parts = formula
+    if sign == "not":
+        return f"-({spelt(parts[0])})"
+    return "(" + {"and": " & ", "or": "|"}[sign].join(map(spelt, parts)) + ")"
 
 
 def value(formula, truth):
-    if isinstance(formula, Label):
-        return truth[formula.name]
-    if isinstance(formula, Not):
-        return not value(formula.part, truth)
-    holds = all if isinstance(formula, And) else any
-    return holds(value(part, truth) for part in formula.parts)
+    if isinstance(formula, str):
+        return truth[formula]
+    sign, parts = formula
+    held = [value(part, truth) for part in parts]
+    return {"not": lambda one: not one[0], "and": all, "or": any}[sign](held)
 
 
 def label_names(formula):
-    if isinstance(formula, Label):
-        return {formula.name}
-    parts = (formula.part,) if isinstance(formula, Not) else formula.parts
-    return set().union(*map(label_names, parts))
+    if isinstance(formula, str):
+        return {formula}
+    return set().union(*map(label_names, formula[1]))
 
 
 @settings(max_examples=300, deadline=None)
@@ -66,7 +76,7 @@ def test_what_is_read_means_what_was_written(formula, data):
     query = parse(spelt(formula))
     truth = {name: data.draw(st.booleans()) for name in sorted(label_names(formula))}
     assert set(query.labels) == set(truth)
-    assert value(query.expression, truth) == value(formula, truth)
+    assert probability(query, [list(truth.values())], list(truth)) == [value(formula, truth)]
 
 
 @settings(max_examples=300, deadline=None)

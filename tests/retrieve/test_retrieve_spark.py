@@ -7,11 +7,11 @@ import sys
 import numpy as np
 import pytest
 from test_retrieve_engines import LABELS, QUERIES, table, write
+from test_retrieve_queries import quoted
 
 from credibly import InputError
 from credibly.executors import Spark
 from credibly.retrieve import Joint, search
-from credibly.retrieve.query import quoted
 
 pyspark = pytest.importorskip(
     "pyspark", reason="PySpark is not installed: pip install 'credibly[spark]'"

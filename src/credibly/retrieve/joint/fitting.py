@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -11,16 +10,17 @@ from credibly.compiled import compiled
 from credibly.types import Array
 
 _BLOCK = 256
+_NEGLIGIBLE = 1e-6  # a label with a lower probability changes a log-likelihood by less than 1e-6
 
 
 @compiled(error_model="numpy", nogil=True)
-def likelihood(chances, truths, terms, negligible):
+def likelihood(chances, truths, terms):
     """Return log-likelihood minus that of independent labels, per row, and its gradients.
 
     The gradients are with respect to the logarithms of ``factors`` (M, L), ``weights`` (M,),
     ``empty``, the ``shares`` (K,) that scale the empty set, and ``temper``. Parts ``k`` and
     ``K + k`` belong to component ``k``. Labels that are not known to be present and have a
-    probability below ``negligible`` are skipped.
+    negligible probability are skipped.
     """
     rows, labels = chances.shape
     factors, weights, empty, shares, temper = terms
@@ -39,7 +39,7 @@ def likelihood(chances, truths, terms, negligible):
         none_prior, none_seen, none = 1.0, 1.0, True
         for j in range(labels):
             chance, truth = chances[i, j], truths[i, j]
-            if chance < negligible and truth != 1:
+            if chance < _NEGLIGIBLE and truth != 1:
                 continue
             none_prior *= 1.0 - chance
             for k in range(parts):
@@ -84,7 +84,7 @@ def likelihood(chances, truths, terms, negligible):
             scales[k] = (temper - 1.0) * gain
         for j in range(labels):
             truth = truths[i, j]
-            if chances[i, j] < negligible and truth != 1:
+            if chances[i, j] < _NEGLIGIBLE and truth != 1:
                 continue
             if truth == 1:
                 for k in range(parts):
@@ -151,9 +151,9 @@ NODE = 0.5
 """Base of the bend of the size factor, h(s) = λˢ (1 − bend · NODEˢ)."""
 
 _STEEPEST = 0.999  # share of the bend at which a set of one label would be impossible
-_NEGLIGIBLE = 1e-6  # a label with a lower probability changes a log-likelihood by less than 1e-6
 _LIMIT = 5.0  # on log-factors, which keeps factors below 150
 _ODDS_RIDGE = 30.0  # keeps odds near the predicted ones
+_STEPS = 200  # limit on the number of L-BFGS steps
 _TOLERANCE = 1e-6  # relative change of the objective at which the search ends
 _SHAPE = 4  # slope, bend, log of the empty set's factor, τ − 1
 _TEMPER_RIDGE = 10.0  # keeps τ near 1 unless the truth contradicts it
@@ -185,9 +185,7 @@ class Parameters:
         return (*self.parts(), self.shares, self.temper)
 
 
-def fit(
-    chances: Array, truths: Array, components: int, ridge: float, seed: int = 0, steps: int = 200
-) -> Parameters:
+def fit(chances: Array, truths: Array, components: int, ridge: float, seed: int) -> Parameters:
     """Return the parameters that maximise the penalised log-likelihood of ``truths``.
 
     Args:
@@ -196,79 +194,57 @@ def fit(
         components: number of products $K$; a single one has no pair terms.
         ridge: penalty on the square of the components' log-factors.
         seed: seed of the random start.
-        steps: limit on the number of L-BFGS steps.
     """
     from scipy.optimize import minimize
 
-    labels = chances.shape[1]
-    layout = _ParameterVector(components, labels)
-
-    def objective(vector: Array) -> tuple[float, Array]:
-        blocks = layout.split(vector)
-        found = layout.parameters(blocks)
-        gains, *slopes = likelihood(chances, truths, found.terms(), _NEGLIGIBLE)
-        value, gradient = layout.penalty(blocks, ridge)
-        gradient -= layout.chain(blocks, Slopes(*slopes))
-        return value - gains.sum(), gradient
-
+    layout = _ParameterVector(components, chances.shape[1])
     found = minimize(
-        objective,
+        layout.cost,
         layout.start(seed),
+        (chances, truths, ridge),
         jac=True,
         method="L-BFGS-B",
         bounds=layout.bounds(),
-        options={"maxiter": steps, "ftol": _TOLERANCE},
+        options={"maxiter": _STEPS, "ftol": _TOLERANCE},
     )
-    return layout.parameters(layout.split(found.x))
-
-
-class Slopes(NamedTuple):
-    """Derivatives of the log-likelihood with respect to the arguments of the compiled loop."""
-
-    by_factor: Array  # of the logarithms of the factors, (L, M)
-    by_weight: Array  # (M,)
-    by_empty: float
-    by_share: Array  # (K,) of the shares in the empty set's term
-    by_temper: float
+    return layout.parameters(found.x)
 
 
 class _ParameterVector:
-    """One flat vector: the shape (slope, bend, log ρ, τ − 1), odds, shares, components."""
+    """One flat vector: the shape (slope, bend, log ρ, τ − 1), odds, shares, components.
+
+    Bounds fix the values that are not fitted: of one component, τ, its share and its own factors;
+    of several, the bend, because several components can model the number of labels without it.
+    """
 
     def __init__(self, components: int, labels: int) -> None:
         self.components, self.labels = components, labels
-        self.free = components > 1
-        self.cuts = np.cumsum([_SHAPE, labels, components if self.free else 0])
-
-    def split(self, vector: Array) -> tuple[Array, Array, Array, Array]:
-        shape, odds, shares, offsets = np.split(vector, self.cuts)
-        if not self.free:
-            return shape, odds, np.zeros(1), np.zeros((1, self.labels))
-        return shape, odds, shares, offsets.reshape(self.components, self.labels)
+        self.cuts = np.cumsum([_SHAPE, labels, components])
+        self.size = int(self.cuts[-1]) + components * labels
 
     def start(self, seed: int) -> Array:
-        size = self.components * self.labels if self.free else 0
-        offsets = 0.5 * np.random.default_rng(seed).standard_normal(size)
-        start = np.concatenate([np.zeros(self.cuts[-1]), offsets])
-        start[1] = 0.0 if self.free else 0.1  # at 0 the second half of the parts is missing
+        start = np.zeros(self.size)
+        if self.components == 1:
+            start[1] = 0.1  # at 0 the second half of the parts is missing
+            return start
+        normal = np.random.default_rng(seed).standard_normal(self.components * self.labels)
+        start[self.cuts[-1] :] = 0.5 * normal
         return start
 
-    def bounds(self) -> list[tuple[float, float]]:
-        size = int(self.cuts[-1]) + (self.components * self.labels if self.free else 0)
-        limits = np.full(size, _LIMIT)
-        limits[2] = 12.0
-        bounds = [(-limit, limit) for limit in limits.tolist()]
-        # Several components can model the size without a bend. A single one needs no temper.
-        bounds[1 if self.free else 3] = (0.0, 0.0)
-        if self.free:
-            bounds[3] = (-1.0, 0.5)
+    def bounds(self) -> Array:
+        bounds = np.tile([-_LIMIT, _LIMIT], (self.size, 1))
+        bounds[2] = -12.0, 12.0
+        if self.components == 1:
+            bounds[3], bounds[self.cuts[1] :] = 0.0, 0.0
+        else:
+            bounds[1], bounds[3] = 0.0, (-1.0, 0.5)
         return bounds
 
-    def parameters(self, blocks: tuple[Array, Array, Array, Array]) -> Parameters:
-        (slope, bend, empty, temper), odds, shares, offsets = blocks
+    def parameters(self, vector: Array) -> Parameters:
+        (slope, bend, empty, temper), odds, shares, offsets = np.split(vector, self.cuts)
         share = np.exp(shares - shares.max())
         return Parameters(
-            components=odds + offsets,
+            components=odds + offsets.reshape(self.components, self.labels),
             shares=share / share.sum(),
             slope=float(slope),
             bend=float(_STEEPEST / NODE * np.tanh(bend)),
@@ -276,38 +252,26 @@ class _ParameterVector:
             temper=1.0 + float(temper),
         )
 
-    def penalty(
-        self, blocks: tuple[Array, Array, Array, Array], ridge: float
+    def cost(
+        self, vector: Array, chances: Array, truths: Array, ridge: float
     ) -> tuple[float, Array]:
-        """Return half the weighted sum of squares, and its gradient as one vector."""
-        shape, odds, shares, offsets = blocks
-        weighted = [
-            np.array([_WEAK_RIDGE, _WEAK_RIDGE, _WEAK_RIDGE, _TEMPER_RIDGE]) * shape,
-            _ODDS_RIDGE * odds,
-            *([_WEAK_RIDGE * shares, (ridge * offsets).ravel()] if self.free else []),
-        ]
-        values = [shape, odds, *([shares, offsets.ravel()] if self.free else [])]
-        gradient = np.concatenate(weighted)
-        return float(gradient @ np.concatenate(values)) / 2, gradient
-
-    def chain(self, blocks: tuple[Array, Array, Array, Array], slopes: Slopes) -> Array:
-        """Return the gradient with respect to the vector from that of the compiled loop."""
-        shape, _, _, _ = blocks
-        found = self.parameters(blocks)
-        by_factor, by_weight, by_empty = slopes.by_factor.T, slopes.by_weight, slopes.by_empty
+        """Return the penalised negative log-likelihood, and its gradient."""
+        found = self.parameters(vector)
+        gains, *slopes = likelihood(chances, truths, found.terms())
+        by_factor, by_weight, by_empty, by_share, by_temper = slopes
+        by_factor = by_factor.T
         if found.bend == 0:  # the bend is fixed, and the second half of the parts is missing
             by_factor = np.concatenate([by_factor, np.zeros_like(by_factor)])
             by_weight = np.concatenate([by_weight, np.zeros_like(by_weight)])
         first, second = np.split(by_weight, 2)
         by_offset = np.add(*np.split(by_factor, 2))
-        by_bend = by_empty - found.shares @ second
-        by_share = first - found.bend * second + slopes.by_share
+        by_bend = (by_empty - found.shares @ second) * (1.0 - np.tanh(vector[1]) ** 2)
+        by_share = first - found.bend * second + by_share
         by_share = found.shares * (by_share - found.shares @ by_share)
-        by_shape = [
-            by_offset.sum(),
-            by_bend * _STEEPEST / NODE * (1.0 - np.tanh(shape[1]) ** 2),
-            by_empty * found.empty,
-            slopes.by_temper,
-        ]
-        free = [by_share, by_offset.ravel()] if self.free else []
-        return np.concatenate([by_shape, by_offset.sum(axis=0), *free])
+        by_shape = [by_offset.sum(), _STEEPEST / NODE * by_bend, by_empty * found.empty, by_temper]
+        gradient = [by_shape, by_offset.sum(axis=0), by_share, by_offset.ravel()]
+        penalty = np.full(self.size, ridge)
+        penalty[: self.cuts[-1]] = _WEAK_RIDGE
+        penalty[3], penalty[_SHAPE : self.cuts[1]] = _TEMPER_RIDGE, _ODDS_RIDGE
+        value = float(penalty @ vector**2) / 2 - gains.sum()
+        return value, penalty * vector - np.concatenate(gradient)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 
@@ -12,11 +12,8 @@ from credibly import checks
 from credibly.checks import InputError
 from credibly.decide.base import Decision
 from credibly.decide.guarantees import conformal_quantile
-from credibly.retrieve.joint.model import SMALLEST, Joint
+from credibly.retrieve.joint.model import Joint
 from credibly.types import Array, JsonObject
-
-if TYPE_CHECKING:
-    from torch import nn
 
 
 class _JointDecision(Decision):
@@ -39,12 +36,6 @@ class _JointDecision(Decision):
 
     def state(self) -> JsonObject:
         return {**super().state(), "labels": list(self.labels), "joint": self.joint.state()}
-
-    def to_module(self) -> nn.Module:
-        raise InputError(
-            f"{type(self).__name__} cannot be exported: it needs the joint model beside the "
-            "network. Export another decision, or decide with `predict`."
-        )
 
     def _checked(self, probabilities: Array) -> Array:
         if probabilities.shape[1] != len(self.labels):
@@ -151,9 +142,6 @@ class JointCoverage(_JointDecision):
 
     def _contained(self, probabilities: Array) -> tuple[Array, Array]:
         """Return labels by descending probability, and P(all labels are among the first 0 … L)."""
-        chances = np.clip(np.asarray(probabilities, np.float64), SMALLEST, 1 - SMALLEST)
-        order = np.argsort(-chances, axis=1, kind="stable")
-        columns = [self.labels.index(name) for name in self.joint.labels]
-        place = np.argsort(columns)  # index of each column in the label order of the model
-        contained = self.joint.contained(chances[:, columns], place[order])
+        order = np.argsort(-probabilities, axis=1, kind="stable")
+        contained = self.joint.contained(probabilities, order, self.labels)
         return order, np.maximum.accumulate(contained, axis=1)

@@ -25,18 +25,19 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
 from credibly import checks, targets
+from credibly.arrays import to_numpy
 from credibly.checks import InputError
 from credibly.files import atomic_path
 from credibly.retrieve.answer import holds
 from credibly.retrieve.index import named_columns, probability
-from credibly.retrieve.joint.fitting import NODE, Parameters, fit, likelihood, row_weights
+from credibly.retrieve.joint.fitting import NODE, Parameters, fit, row_weights
 from credibly.retrieve.query import (
     ALWAYS,
     NEVER,
@@ -57,6 +58,7 @@ MAX_FITTED = 10_000
 SMALLEST = 2.0**-26
 """Probabilities are kept this far from 0 and 1: half the smallest step of float32 below 1."""
 _CHUNK = 65536
+_CELLS = 4_000_000  # log-probabilities processed at a time
 
 
 class Joint:
@@ -77,9 +79,6 @@ class Joint:
 
     labels: tuple[str, ...] = ()
     """The labels it was fitted on, in the order of their names; empty until then."""
-
-    num_weights: int = 0
-    """Numbers per row that ``prepare`` returns."""
 
     def __init__(self, components: int = 3, ridge: float = 1.0, seed: int = 0) -> None:
         self.components = int(checks.at_least("components", components, 1))
@@ -124,10 +123,8 @@ class Joint:
 
     def _set(self, labels: tuple[str, ...], parameters: Parameters) -> None:
         self.labels, self.parameters = labels, parameters
-        self._factors, self._weights, self._empty = parameters.parts()
-        self.num_weights = len(self._weights) + 1
+        self._factors, self._row_terms = parameters.parts()[0], parameters.terms()
         self.__dict__.pop("digest", None)
-        self._row_terms = parameters.terms()
 
     @cached_property
     def digest(self) -> str:
@@ -217,11 +214,8 @@ class Joint:
             present = [columns[names[name], rows].astype(np.float64) for name in found.labels]
             *weights, empty = prepared[:, rows]
             for weight, own in zip(weights, factors, strict=True):
-                inside = [
-                    chance * factor / (chance * (factor - 1.0) + 1.0)
-                    for chance, factor in zip(present, own, strict=True)
-                ]
-                values[rows] += weight * evaluate(found, inside)
+                inside = map(_posterior, present, own)
+                values[rows] += weight * evaluate(found, list(inside))
             if holds_when_empty:
                 values[rows] += empty
         return np.clip(values, 0.0, 1.0)
@@ -243,13 +237,16 @@ class Joint:
 
         Its mean, the joint log score, is a strictly proper score of the whole label vector.
         """
+        from scipy.special import logsumexp
+
         decoded = Targets.beside(probabilities, targets, "probabilities", coding=coding)
-        names, chances = self._given(probabilities, labels)
-        order = [names.index(name) for name in self.labels]
-        chances, truth = chances[:, order], known_truth(chances, decoded)[:, order]
-        known = np.where(truth == 1, np.log(chances), np.log1p(-chances)) * (truth >= 0)
-        gains = likelihood(chances, truth, self._row_terms, 0.0)[0]
-        return known.sum(axis=1) + gains
+        truth = known_truth(to_numpy(probabilities), decoded)
+        found = np.zeros(len(truth))
+        for rows, weights, present, absent in self._products(probabilities, labels):
+            known = np.where(truth[rows] == 0, absent, 0.0)
+            known = np.where(truth[rows] == 1, present, known).sum(axis=2)
+            found[rows] = logsumexp(known, b=weights, axis=0)
+        return found
 
     def mixture(
         self, probabilities: ArrayLike, labels: Sequence[str] | None = None
@@ -260,11 +257,9 @@ class Joint:
         probability of a query is the weighted sum of its probabilities under the products.
         """
         names, chances = self._given(probabilities, labels)
-        places = {name: place for place, name in enumerate(names)}
         columns = np.ascontiguousarray(chances.T)
-        weights = self.prepare(places, columns)
-        factors = self._asked(names)[:, None]
-        products = chances * factors / (chances * (factors - 1.0) + 1.0)
+        weights = self.prepare({name: place for place, name in enumerate(names)}, columns)
+        products = _posterior(chances, self._asked(names)[:, None])
         return weights, np.concatenate([products, np.zeros((1, *chances.shape))])
 
     def marginals(self, probabilities: ArrayLike, labels: Sequence[str] | None = None) -> Array:
@@ -272,24 +267,18 @@ class Joint:
         weights, products = self.mixture(probabilities, labels)
         return np.clip(np.einsum("kr,krl->rl", weights, products), 0.0, 1.0)
 
-    def contained(self, chances: Array, order: Array) -> Array:
+    def contained(
+        self, probabilities: ArrayLike, order: Array, labels: Sequence[str] | None = None
+    ) -> Array:
         """Return P(all labels of a row are among its first 0, 1, …, L), (rows, L + 1).
 
-        Args:
-            chances: probabilities inside (0, 1), columns in the order of ``labels``.
-            order: the order in which the labels of each row are added, as indices in ``labels``.
+        ``order`` holds the column indices of each row in the order in which labels are added.
         """
-        evidence, log_total = self._evidence(chances)
-        none = np.log1p(-chances).sum(axis=1) - log_total
-        shares, count = self.parameters.shares, len(self.parameters.shares)
-        result = np.tile((self._empty * (evidence @ shares))[:, None], order.shape[1] + 1)
-        for place, (weight, factors) in enumerate(zip(self._weights, self._factors, strict=True)):
-            ratio = np.log1p(chances * (factors - 1.0)) - np.log1p(-chances)
-            steps = np.take_along_axis(ratio, order, axis=1).cumsum(axis=1)
-            scaled = weight * evidence[:, place % count]
-            result[:, 0] += scaled
-            result[:, 1:] += scaled[:, None] * np.exp(steps)
-        return np.clip(result * np.exp(none)[:, None], 0.0, 1.0)
+        found = np.ones((order.shape[0], order.shape[1] + 1))
+        for rows, weights, _, absent in self._products(probabilities, labels):
+            outside = np.take_along_axis(absent, order[None, rows, ::-1], axis=2).cumsum(axis=2)
+            found[rows, :-1] = np.einsum("kr,krl->rl", weights, np.exp(outside))[:, ::-1]
+        return np.clip(found, 0.0, 1.0)
 
     def most_probable(
         self, probabilities: ArrayLike, labels: Sequence[str] | None = None
@@ -299,15 +288,22 @@ class Joint:
         With one component it is the most probable set of all. With several, it is the best of the
         sets that are most probable for their size under one of the components.
         """
-        names, chances = self._given(probabilities, labels)
-        order = [names.index(name) for name in self.labels]
-        sets = np.zeros(chances.shape, bool)
-        best = np.zeros(len(chances))
-        step = max(1, 4_000_000 // chances[0].size // len(self._weights))
-        for start in range(0, len(chances), step):
-            rows = slice(start, start + step)
-            own, best[rows] = self._most_probable(chances[rows][:, order])
-            sets[rows, np.array(order)] = own
+        from scipy.special import logsumexp
+
+        sets = np.zeros(np.shape(probabilities), bool)
+        best = np.zeros(len(sets))
+        for rows, weights, present, absent in self._products(probabilities, labels):
+            log_odds, none = present - absent, absent.sum(axis=2, keepdims=True)
+            for component in log_odds[: self.components]:
+                order = np.argsort(-component, axis=1, kind="stable")
+                steps = np.take_along_axis(log_odds, order[None], axis=2).cumsum(axis=2)
+                every = np.concatenate([none, none + steps], axis=2)
+                value = np.exp(logsumexp(every, b=weights[..., None], axis=0))
+                size = value.argmax(axis=1)[:, None]
+                top = np.take_along_axis(value, size, axis=1)[:, 0]
+                better, rank = top > best[rows], np.argsort(order, axis=1)
+                best[rows] = np.where(better, top, best[rows])
+                sets[rows] = np.where(better[:, None], rank < size, sets[rows])
         return sets, best
 
     def _given(
@@ -320,40 +316,27 @@ class Joint:
         self.check(names)
         return names, chances
 
-    def _most_probable(self, chances: Array) -> tuple[Array, Array]:
-        # log P(y) = Σ log(1 − p) + Σ_{l in y} log-odds + log W(y) − log Z
-        evidence, log_total = self._evidence(chances)
-        none = np.log1p(-chances).sum(axis=1) - log_total
-        log_odds = np.log(chances) - np.log1p(-chances)
-        factors = np.log(self._factors)
-        count = len(self.parameters.shares)
-        best = none + np.log(self.parameters.empty * (evidence @ self.parameters.shares))
-        sets = np.zeros(chances.shape, bool)
-        for own in factors[:count]:
-            order = np.argsort(-(log_odds + own), axis=1, kind="stable")
-            odds = np.take_along_axis(log_odds, order, axis=1).cumsum(axis=1)
-            mass = np.zeros(odds.shape)
-            for place, (weight, part) in enumerate(zip(self._weights, factors, strict=True)):
-                scaled = weight * evidence[:, place % count, None]
-                mass += scaled * np.exp(part[order].cumsum(axis=1))
-            value = none[:, None] + odds + np.log(mass)
-            size = value.argmax(axis=1)
-            top = np.take_along_axis(value, size[:, None], axis=1)[:, 0]
-            better = top > best
-            chosen = np.zeros(sets.shape, bool)
-            np.put_along_axis(chosen, order, np.arange(odds.shape[1]) <= size[:, None], axis=1)
-            sets[better], best[better] = chosen[better], top[better]
-        return sets, np.exp(best)
+    def _products(
+        self, probabilities: ArrayLike, labels: Sequence[str] | None
+    ) -> Iterator[tuple[slice, Array, Array, Array]]:
+        """Yield blocks of rows, each with its weights and products as ``mixture`` returns them.
 
-    def _evidence(self, chances: Array) -> tuple[Array, Array]:
-        """Return the tempering factor of each component in each row, and the log of the sum."""
-        shares, temper = self.parameters.shares, self.parameters.temper
-        products = np.stack([np.prod(1 + chances * (each - 1), axis=1) for each in self._factors])
-        evidence = products[: len(shares)] ** (temper - 1.0)
-        total = self._empty * np.prod(1 - chances, axis=1) * (shares @ evidence)
-        for place, weight in enumerate(self._weights):
-            total = total + weight * products[place] * evidence[place % len(shares)]
-        return evidence.T, np.log(total)
+        The products are two arrays: log-probabilities of presence and of absence.
+        """
+        names, chances = self._given(probabilities, labels)
+        places, factors = {name: at for at, name in enumerate(names)}, self._asked(names)[:, None]
+        step = max(1, _CELLS // len(names) // (len(factors) + 1))
+        for start in range(0, len(chances), step):
+            rows = slice(start, start + step)
+            own = chances[rows]
+            scale = np.log1p(own * (factors - 1.0))
+            none = np.zeros((1, *own.shape))
+            yield (
+                rows,
+                self.prepare(places, np.ascontiguousarray(own.T)),
+                np.concatenate([np.log(own) + np.log(factors) - scale, none - np.inf]),
+                np.concatenate([np.log1p(-own) - scale, none]),
+            )
 
     # Files -----------------------------------------------------------------------------------
 
@@ -427,9 +410,14 @@ class Joint:
             raise InputError(f"{path} must be written by `credibly joint fit`; {error}") from error
 
 
+def _posterior(chances: Array, factors: Array) -> Array:
+    """Return probabilities whose odds are multiplied by factors."""
+    return chances * factors / (chances * (factors - 1.0) + 1.0)
+
+
 def known_truth(chances: Array, truth: Targets) -> Array:
-    """Return the truth of checked probabilities as 1, 0 and −1."""
-    known = targets.decode(truth, num_labels=chances.shape[1], soft=False)
+    """Return the truth of probabilities as 1, 0 and −1 (unknown)."""
+    known = targets.decode(truth, soft=False)
     checks.same_shapes(probabilities=chances, targets=known)
     return np.where(known >= 0, known, -1).astype(np.int8)
 
