@@ -153,18 +153,37 @@ def test_an_index_follows_the_model_it_is_given():
     assert index.search("+a +b", joint=JOINTS[0]).expected_hits == first
 
 
-@pytest.mark.parametrize("true", [JOINTS[0], JOINTS[2], JOINTS[4]])
-def test_a_fit_explains_its_rows_as_well_as_the_model_that_they_were_drawn_from(true):
+PAIRS = np.array([[1.0, 1.0, -1.0, -1.0], [-1.0, -1.0, 1.0, 1.0]])
+STRONG = stored(3 * PAIRS, np.array([0.8, 0.2]), empty=0.5, temper=0.2)
+
+
+@pytest.mark.parametrize("true", [JOINTS[0], STRONG], ids=["size", "pairs"])
+def test_no_parameter_of_a_fit_can_be_improved(true):
+    """The log-likelihood has no slope at the fit, except for what small penalties allow."""
     chances, truth, _ = drawn(true, 4000, seed=2)
     truth = np.where(np.random.default_rng(1).random(truth.shape) < 0.2, -1, truth)
-    fitted = Joint(len(true.parameters.shares), ridge=0.1).fit(
-        chances, truth, LABELS, coding="unknown"
-    )
-    found, best = (
-        model.log_likelihood(chances, truth, LABELS, coding="unknown").mean()
-        for model in (fitted, true)
-    )
-    assert found > best - 0.001
+    fitted = Joint(len(true.parameters.shares), ridge=0.1)
+    state = fitted.fit(chances, truth, LABELS, coding="unknown").state()
+
+    def score(changes):
+        model = Joint.from_state({**state, **changes})
+        return model.log_likelihood(chances, truth, LABELS, coding="unknown").mean()
+
+    moved = {name: state[name] for name in ("log_slope", "empty_factor", "temper", "bend")}
+    del moved["bend" if len(state["shares"]) > 1 else "temper"]  # which is not fitted
+    for name, at in moved.items():
+        slope = (score({name: at + 1e-3}) - score({name: at - 1e-3})) / 2e-3
+        assert abs(slope) < 0.004, name
+    for place in range(len(state["shares"])):
+        ends = []
+        for step in (1e-3, -1e-3):
+            shares = np.array(state["shares"]) * np.exp(step * np.eye(len(state["shares"]))[place])
+            factors = np.array(state["log_factors"])
+            factors[place] += step
+            ends.append([score({"shares": (shares / shares.sum()).tolist()})])
+            ends[-1].append(score({"log_factors": factors.tolist()}))
+        slopes = (np.array(ends[0]) - ends[1]) / 2e-3
+        assert np.abs(slopes).max() < 0.004, place
 
 
 def test_divergence_from_the_true_distribution_falls_with_the_number_of_rows():
@@ -195,7 +214,7 @@ def test_the_choice_needs_evidence():
 
 def _pairs():
     """Labels a and b go together, and c and d: no matter of how many labels there are."""
-    return stored(np.array([[2.0, 2.0, -2.0, -2.0], [-2.0, -2.0, 2.0, 2.0]]), np.full(2, 0.5))
+    return stored(2 * PAIRS, np.full(2, 0.5))
 
 
 def test_labels_never_seen_together_keep_a_probability():

@@ -182,6 +182,17 @@ def test_the_choice_keeps_the_log_loss_of_single_labels():
         assert isinstance(fitted.model, Joint)
 
 
+def test_a_candidate_that_loses_on_single_labels_is_left_out():
+    """Eight copies of one label: few rows make the mixture too sure of each of them."""
+    rng = np.random.default_rng(0)
+    chances = np.repeat(1 / (1 + np.exp(-rng.normal(size=(120, 1)))), 8, axis=1)
+    truth = np.repeat(rng.random((120, 1)) < chances[:, :1], 8, axis=1).astype(int)
+    fitted = fit_joint(chances, truth, list("abcdefgh"), components=(3,))
+    assert fitted.log_scores["mixture-3"] > fitted.log_scores["independent"] + 1
+    assert fitted.log_losses["mixture-3"] > 1.1 * fitted.log_losses["independent"]
+    assert fitted.chosen == "independent"
+
+
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("joint")

@@ -266,8 +266,7 @@ class _ParameterVector:
         first, second = np.split(by_weight, 2)
         by_offset = np.add(*np.split(by_factor, 2))
         by_bend = (by_empty - found.shares @ second) * (1.0 - np.tanh(vector[1]) ** 2)
-        by_share = first - found.bend * second + by_share
-        by_share = found.shares * (by_share - found.shares @ by_share)
+        by_share = found.shares * (first - found.bend * second + by_share)
         by_shape = [by_offset.sum(), _STEEPEST / NODE * by_bend, by_empty * found.empty, by_temper]
         gradient = [by_shape, by_offset.sum(axis=0), by_share, by_offset.ravel()]
         penalty = np.full(self.size, ridge)
