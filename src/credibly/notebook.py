@@ -96,6 +96,8 @@ def _cells(row: Sequence[object], wide: bool) -> str:
 def _text(value: Any) -> str:
     if value is None:
         return ""
+    if isinstance(value, bool):
+        return "✓" if value else "✗"
     if isinstance(value, (float, np.floating)):
         return f"{value:.4f}"
     text = str(value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -81,11 +81,8 @@ class Answer:
         hits of the rows whose truth is known.
         """
         rows, expected, known, known_expected, real = sums
-        found = cls(query, hits, int(rows), float(expected), contradiction=contradiction, sql=sql)
-        if not known:
-            return found
-        truth = {"known_expected": known_expected, "known_hits": int(real)}
-        return replace(found, known_rows=int(known), **truth)
+        truth = (known_expected, int(real)) if known else (None, None)
+        return cls(query, hits, int(rows), float(expected), int(known), *truth, contradiction, sql)
 
     def with_texts(self, texts: Mapping[str, str]) -> Answer:
         """Return the answer with the text of each row whose id is in ``texts``."""
@@ -112,16 +109,29 @@ class Answer:
         """Return the probabilities of the best rows, in order."""
         return [hit.probability for hit in self.hits]
 
+    def table(self) -> tuple[list[str], list[list[object]]]:
+        """Return the best rows as names of columns, and cells.
+
+        The columns are id, probability, one per condition, and what is known: truth, path, text.
+        """
+        names = list(self.hits[0].conditions) if self.hits else []
+        known = [
+            name
+            for name in ("truth", "path", "text")
+            if any(getattr(hit, name) is not None for hit in self.hits)
+        ]
+        rows = [
+            [hit.id, hit.probability, *hit.conditions.values(), *(getattr(hit, x) for x in known)]
+            for hit in self.hits
+        ]
+        return ["id", "probability", *names, *known], rows
+
     def to_pandas(self) -> pd.DataFrame:
         """Return the best rows as a data frame: id, probability, one column per condition."""
         import pandas as pd
 
-        rows = []
-        for hit in self.hits:
-            row = {"id": hit.id, "probability": hit.probability, **hit.conditions, **hit.to_dict()}
-            del row["conditions"]
-            rows.append(row)
-        return pd.DataFrame(rows)
+        columns, rows = self.table()
+        return pd.DataFrame(rows, columns=columns)
 
     def __repr__(self) -> str:
         expected = f", {self.expected_hits:,.1f} expected"
@@ -129,16 +139,7 @@ class Answer:
 
     def _repr_html_(self) -> str:
         """Return the best rows for notebooks, with images if rows have paths."""
-        names = list(self.hits[0].conditions) if self.hits else []
-        known = any(hit.truth is not None for hit in self.hits)
-        rows = []
-        for hit in self.hits:
-            truth = [{True: "✓", False: "✗", None: "?"}[hit.truth]] if known else []
-            rows.append(
-                [hit.id, hit.probability, *(hit.conditions[name] for name in names), *truth]
-            )
-        heads = ["id", "probability", *names, *(["truth"] if known else [])]
-        return draw("answer", self, html_table("Best rows", heads, rows))
+        return draw("answer", self, html_table("Best rows", *self.table()))
 
     def to_dict(self) -> dict[str, object]:
         """Return the answer as plain values, for JSON."""
@@ -159,18 +160,23 @@ class Answer:
         return result
 
 
-def conditions(query: Query) -> list[tuple[str, str, bool]]:
-    """Return the text of each condition, its label, and whether the label is wanted."""
-    wanted = [(f"+{quoted(name)}", name, True) for name in query.wanted]
-    return wanted + [(f"-{quoted(name)}", name, False) for name in query.unwanted]
+def conditions(
+    query: Query, labels: Sequence[str]
+) -> Callable[[Sequence[float]], dict[str, float]]:
+    """Return a function from the probabilities of ``labels`` to those of each condition by text."""
+    signed = [(f"+{quoted(name)}", labels.index(name), True) for name in query.wanted]
+    signed += [(f"-{quoted(name)}", labels.index(name), False) for name in query.unwanted]
+    return lambda present: {
+        text: present[index] if wanted else 1.0 - present[index] for text, index, wanted in signed
+    }
 
 
-def holds(found: Diagram, truth: Mapping[str, float | None]) -> bool | None:
-    """Return whether the formula holds for one row; None if a label is unknown."""
-    if any(truth.get(name) not in (0, 1) for name in found.labels):
+def holds(found: Diagram, truth: Sequence[float]) -> bool | None:
+    """Return whether the formula holds for the truth of its labels; None if one is unknown."""
+    if any(value not in (0, 1) for value in truth):
         return None
     number = found.root
     while number > 1:
         node = found.nodes[number - 2]
-        number = node.high if truth[found.labels[node.label]] == 1 else node.low
+        number = node.high if truth[node.label] == 1 else node.low
     return number == 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -351,19 +351,12 @@ class Index:
         return Answer.of_sums(asked, hits, sums, contradiction=found.impossible)
 
     def _hits(self, asked: Query, found: Diagram, best: Array, rows: Array) -> list[Hit]:
-        texts, names, signs = zip(*conditions(asked), strict=True)
-        cells = np.ix_([self._places[name] for name in names], rows.tolist())
-        ids = self._ids.take(pa.array(rows)).to_pylist()
-        chances = self._columns[cells].astype(np.float64)
-        chances = np.where(np.array(signs)[:, None], chances, 1.0 - chances).T.tolist()
-        truths: list[bool | None] = [None] * len(ids)
+        cells = np.ix_([self._places[name] for name in found.labels], rows.tolist())
+        each = map(conditions(asked, found.labels), self._columns[cells].T.tolist())
+        truths: Iterable[bool | None] = [None] * len(rows)
         if self._targets is not None:
-            seen = self._targets[cells].T.tolist()
-            truths = [holds(found, dict(zip(names, row, strict=True))) for row in seen]
-        return [
-            Hit(name, value, dict(zip(texts, each, strict=True)), truth)
-            for name, value, each, truth in zip(ids, best.tolist(), chances, truths, strict=True)
-        ]
+            truths = [holds(found, row) for row in self._targets[cells].T.tolist()]
+        return list(map(Hit, self.ids(rows), best.tolist(), each, truths))
 
 
 def probability(

@@ -473,15 +473,18 @@ class _Builder:
         if self.operations > MOST_OPERATIONS:
             raise InputError(_too_large("more operations", MOST_OPERATIONS))
 
-    def build(self, formula: Formula) -> int:
+    def build(self, formula: Formula, positive: bool = True) -> int:
+        """Return the node of a formula, or of its negation."""
         if isinstance(formula, Label):
-            return self.number(Node(self.index[formula.name], ALWAYS, NEVER))
+            ends = (ALWAYS, NEVER) if positive else (NEVER, ALWAYS)
+            return self.number(Node(self.index[formula.name], *ends))
         if isinstance(formula, Not):
-            return self.negation(self.build(formula.part), {NEVER: ALWAYS, ALWAYS: NEVER})
-        both = isinstance(formula, And)
+            return self.build(formula.part, not positive)
+        both = isinstance(formula, And) == positive
         result = ALWAYS if both else NEVER
         # Parts that begin with late labels first: joining n labels then takes n steps, not n².
-        for part in sorted(map(self.build, formula.parts), key=self.first_label, reverse=True):
+        parts = [self.build(part, positive) for part in formula.parts]
+        for part in sorted(parts, key=self.first_label, reverse=True):
             result = self.combine(both, result, part)
         return result
 
@@ -497,15 +500,6 @@ class _Builder:
             self.nodes.append(node)
             self.numbers[node] = len(self.nodes) + 1
         return self.numbers[node]
-
-    def negation(self, one: int, known: dict[int, int]) -> int:
-        if one not in known:
-            self.count()
-            node = self.nodes[one - 2]
-            known[one] = self.number(
-                Node(node.label, self.negation(node.high, known), self.negation(node.low, known))
-            )
-        return known[one]
 
     def combine(self, both: bool, one: int, other: int) -> int:
         """Return the node of ``one and other`` or of ``one or other``."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from credibly.checks import InputError, whole_number
 from credibly.executors import open_executor
-from credibly.executors.executor import Executor, Row, Tables, is_remote
+from credibly.executors.executor import Executor, Tables, is_remote
 from credibly.metrics.accumulators import Accumulator, Accumulators, BestRows
 from credibly.predictions import Dataset, Predictions
 from credibly.predictions.file_schema import PROBABILITY, TRUTH
@@ -132,23 +132,14 @@ class _Ranking(Accumulators):
 
     def answer(self) -> Answer:
         """Return the best rows and the sums."""
-        kept = self.best.columns
-        columns = [kept[name].tolist() for name in ("id", "value", "truth", "chance") if kept]
-        hits = []
-        for name, value, truth, chance in zip(*columns, strict=True):
-            present = dict(zip(self.found.labels, chance, strict=True))
-            real_truth = holds(self.found, dict(zip(self.found.labels, truth, strict=True)))
-            hits.append(Hit(name, value, _each_condition(self.asked, present), real_truth))
+        kept, each = self.best.columns, conditions(self.asked, self.found.labels)
+        columns = [kept[name].tolist() for name in ("id", "value", "chance", "truth") if kept]
+        hits = [
+            Hit(name, value, each(chance), holds(self.found, truth))
+            for name, value, chance, truth in zip(*columns, strict=True)
+        ]
         sums = self.total.sums["total"].tolist()
         return Answer.of_sums(self.asked, hits, sums, contradiction=self.found.impossible)
-
-
-def _each_condition(asked: Query, present: Mapping[str, float]) -> dict[str, float]:
-    """Return the probability of each condition alone, by its text."""
-    return {
-        text: present[label] if wanted else 1.0 - present[label]
-        for text, label, wanted in conditions(asked)
-    }
 
 
 # By SQL -------------------------------------------------------------------------------------------
@@ -168,7 +159,11 @@ def _answer(asked: Query, compiled: Diagram, opened: Tables, statements: sql.Sta
     best = statements.best(known.pop() if statements.bounded else None)
     hits = []
     if not compiled.impossible:
-        hits = [_hit(asked, compiled, statements, row) for row in opened.run(best)]
+        each = conditions(asked, compiled.labels)
+        for name, probability, *rest in opened.run(best):
+            real = rest.pop(0) if statements.truth else None
+            truth = None if real is None else real == 1
+            hits.append(Hit(name, float(probability), each([float(x) for x in rest]), truth))
         _check_hits(hits, opened.where)
     sums = [rows, expected or 0.0, *(known if statements.truth else (0, 0.0, 0))]
     ran = (best, statements.totals)
@@ -187,15 +182,6 @@ def _check_hits(hits: Sequence[Hit], where: str) -> None:
                 "or change an id."
             )
         seen.add(hit.id)
-
-
-def _hit(asked: Query, compiled: Diagram, statements: sql.Statements, row: Row) -> Hit:
-    values = iter(row)
-    name, probability = next(values), float(next(values))
-    real = next(values) if statements.truth else None
-    present = dict(zip(compiled.labels, map(float, values), strict=True))
-    each = _each_condition(asked, present)
-    return Hit(name, probability, each, None if real is None else real == 1)
 
 
 def _first_bad(opened: Tables, statements: sql.Statements, prefix: str, count: int) -> str:

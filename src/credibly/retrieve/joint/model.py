@@ -208,7 +208,7 @@ class Joint:
         if prepared is None:
             prepared = self.prepare(names, columns)
         values, factors = np.zeros(columns.shape[1]), self._asked(found.labels)
-        holds_when_empty = holds(found, dict.fromkeys(found.labels, 0))
+        holds_when_empty = holds(found, [0] * len(found.labels))
         for start in range(0, len(values), _CHUNK):
             rows = slice(start, start + _CHUNK)
             present = [columns[names[name], rows].astype(np.float64) for name in found.labels]
@@ -237,15 +237,13 @@ class Joint:
 
         Its mean, the joint log score, is a strictly proper score of the whole label vector.
         """
-        from scipy.special import logsumexp
-
         decoded = Targets.beside(probabilities, targets, "probabilities", coding=coding)
         truth = known_truth(to_numpy(probabilities), decoded)
         found = np.zeros(len(truth))
         for rows, weights, present, absent in self._products(probabilities, labels):
             known = np.where(truth[rows] == 0, absent, 0.0)
             known = np.where(truth[rows] == 1, present, known).sum(axis=2)
-            found[rows] = logsumexp(known, b=weights, axis=0)
+            found[rows] = _log_mass(weights, known)
         return found
 
     def mixture(
@@ -288,8 +286,6 @@ class Joint:
         With one component it is the most probable set of all. With several, it is the best of the
         sets that are most probable for their size under one of the components.
         """
-        from scipy.special import logsumexp
-
         sets = np.zeros(np.shape(probabilities), bool)
         best = np.zeros(len(sets))
         for rows, weights, present, absent in self._products(probabilities, labels):
@@ -298,7 +294,7 @@ class Joint:
                 order = np.argsort(-component, axis=1, kind="stable")
                 steps = np.take_along_axis(log_odds, order[None], axis=2).cumsum(axis=2)
                 every = np.concatenate([none, none + steps], axis=2)
-                value = np.exp(logsumexp(every, b=weights[..., None], axis=0))
+                value = np.exp(_log_mass(weights[..., None], every))
                 size = value.argmax(axis=1)[:, None]
                 top = np.take_along_axis(value, size, axis=1)[:, 0]
                 better, rank = top > best[rows], np.argsort(order, axis=1)
@@ -413,6 +409,12 @@ class Joint:
 def _posterior(chances: Array, factors: Array) -> Array:
     """Return probabilities whose odds are multiplied by factors."""
     return chances * factors / (chances * (factors - 1.0) + 1.0)
+
+
+def _log_mass(weights: Array, logs: Array) -> Array:
+    """Return the logarithm of the weighted sum of products, from their logarithms."""
+    largest = logs.max(axis=0)
+    return largest + np.log((weights * np.exp(logs - largest)).sum(axis=0))
 
 
 def known_truth(chances: Array, truth: Targets) -> Array:

@@ -212,47 +212,30 @@ def seen_together(
     if found.impossible:
         return []
     own = [names.index(name) for name in found.labels]
-    alone, both, overall = 0.0, np.zeros(len(names)), np.zeros(len(names))
-    known_both, known_real = np.zeros(len(names)), np.zeros(len(names))
+    alone, sums = 0.0, np.zeros((4, len(names)))
     step = max(1, _CELLS // len(names))
     for start in range(0, len(chances), step):
         rows = slice(start, start + step)
-        known, real = _known(found, None if targets is None else targets[rows], own)
         weights, products = model.mixture(chances[rows], names)
+        truth = np.full(products[0].shape, -1) if targets is None else targets[rows]
+        known, real = _known(found, truth, own)
         for weight, product in zip(weights, products, strict=True):
-            held = evaluate(found, [product[:, place] for place in own])
-            value = weight * held
-            alone += float(np.sum(value))
-            both += value @ product
-            overall += weight @ product
-            if known is not None:
-                known_both += value @ (product * known)
-        if known is not None and real is not None:
-            known_real += real.sum(axis=0)
-    rest = [place for place in range(len(names)) if place not in set(own)]
-    listed = [
-        Together(
-            names[place],
-            float(both[place]),
-            min(1.0, float(both[place]) / alone) if alone > 0 else 0.0,
-            float(overall[place]) / len(chances),
-            None if targets is None else float(known_both[place]),
-            None if targets is None else int(known_real[place]),
-        )
-        for place in rest
-    ]
+            value = weight * evaluate(found, [*product.T[own]])
+            alone += float(value.sum())
+            sums[:3] += value @ product, weight @ product, value @ (product * known)
+        sums[3] += real.sum(axis=0)
+    listed = []
+    for place in [at for at in range(len(names)) if at not in own]:
+        both, overall, known_both, known_real = sums[:, place].tolist()
+        share = min(1.0, both / alone) if alone > 0 else 0.0
+        truth = () if targets is None else (known_both, int(known_real))
+        listed.append(Together(names[place], both, share, overall / len(chances), *truth))
     return sorted(listed, key=lambda each: -each.share)
 
 
-def _known(
-    found: Diagram, targets: Array | None, own: Sequence[int]
-) -> tuple[Array | None, Array | None]:
-    """Return the rows in which query and label are known, and those in which both hold."""
-    if targets is None:
-        return None, None
+def _known(found: Diagram, targets: Array, own: Sequence[int]) -> tuple[Array, Array]:
+    """Return the entries whose label and query are known, and those where both hold."""
     hard = (targets == 0) | (targets == 1)
     certain = hard[:, own].all(axis=1)[:, None] & hard
-    present = (targets == 1).astype(np.float64)
-    held = evaluate(found, [present[:, place] for place in own])
-    holds = np.broadcast_to(np.asarray(held), (len(targets),)) == 1
-    return certain, certain & holds[:, None] & (targets == 1)
+    held = evaluate(found, [*(targets.T[own] == 1).astype(np.float64)])
+    return certain, certain & (held == 1)[:, None] & (targets == 1)
