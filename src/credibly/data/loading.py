@@ -22,7 +22,6 @@ from credibly.data.readers import (
     FRAME,
     KINDS,
     SHARED,
-    Option,
     Reader,
     all_readers,
 )
@@ -32,6 +31,7 @@ from credibly.data.splits import CALIBRATION, TEST, TRAIN, hold_out, split_rows
 from credibly.targets import MANY_LABELS, Coding, SparseTargets
 from credibly.types import Array, ArrayLike, ArrowTable, JsonObject
 from credibly.untrusted.arrays import read_arrays
+from credibly.untrusted.budget import worded
 from credibly.untrusted.images import EXTENSIONS
 
 Source: TypeAlias = str | os.PathLike[str] | Data | ArrowTable
@@ -78,9 +78,7 @@ def load(
         >>> load("synthetic", n=1000, seed=3)
         Data(1000 rows: 560 train, 140 calibration, 300 test; 20 labels, 2.36 per row; features 20)
     """
-    checks.choice("val", val, ("calibrate", "train"))
-    parts = (seed, test, calibration, val)
-    return _loaded(source, options, labels, parts, skip_bad_images, {})
+    return _load(source, options, {}, seed, test, calibration, val, labels, skip_bad_images)
 
 
 def load_new(
@@ -109,20 +107,13 @@ def load_new(
     Raises:
         InputError: as for ``load``, and for missing features; the message names all of them.
     """
-    given: JsonObject = {**_taken(source, reader or {}), **options}
-    test, calibration = given.pop("test", None), given.pop("calibration", 0.2)
-    parts = (seed, test, calibration, given.pop("val", "calibrate"))
+    stored = reader if reader and not isinstance(source, Data) else {}
+    taken = {*_reader_of(source)[1].options(), *SHARED} - {"labels"} if stored else ()
+    given = {name: stored[name] for name in stored if name in taken} | options
+    shared = [given.pop(name, _DEFAULTS[name]) for name in ("test", "calibration", "val")]
     known = {"preparation": preparation, "to_predict": True}
     wanted = None if isinstance(source, str) and source in EMBEDDED else labels
-    return _loaded(source, given, wanted, parts, skip_bad_images, known)
-
-
-def _taken(source: Source, stored: Mapping[str, object]) -> JsonObject:
-    """Return the ``stored`` options that the reader of ``source`` supports."""
-    if not stored or isinstance(source, Data):
-        return {}
-    names = {*_reader_of(source)[1].options(), *SHARED} - {"labels"}
-    return {name: value for name, value in stored.items() if name in names}
+    return _load(source, given, known, seed, *shared, wanted, skip_bad_images)
 
 
 def _reader_of(source: Source) -> tuple[str, Reader, Path | ArrowTable | None]:
@@ -135,45 +126,67 @@ def _reader_of(source: Source) -> tuple[str, Reader, Path | ArrowTable | None]:
             f"{type(source).__name__}. For arrays, call "
             "`cr.data.from_arrays(features=…, targets=…)`."
         )
-    if str(source) in EMBEDDED:
-        return str(source), EMBEDDED[str(source)], None
-    kind, path = _kind_and_path(str(source))
+    name = str(source)
+    if name in EMBEDDED:
+        return name, EMBEDDED[name], None
+    kind, _, rest = name.partition(":")
+    known = rest and kind in all_readers()
+    path = Path(rest if known else name).expanduser()
+    if not known:
+        ending = "".join(path.suffixes[-2:] if path.suffix.lower() == ".gz" else [path.suffix])
+        kind = _ENDINGS.get(ending.lower(), "")
+        if not kind or path.is_dir():
+            raise InputError(_not_understood(name, path))
+    if not path.exists():
+        raise InputError(f"{path} does not exist. Give a file or folder that does.")
+    if not path.is_dir():
+        input_file(path)
     return kind, all_readers()[kind], path
 
 
-def _loaded(
+_DEFAULTS: JsonObject = {"test": None, "calibration": 0.2, "val": "calibrate", "labels": None}
+
+
+def _load(
     source: Source,
     options: JsonObject,
-    labels: Sequence[str] | None,
-    parts: tuple[int, float | None, float, str],
-    skip_bad_images: bool,
     known: JsonObject,
+    seed: int,
+    test: float | None,
+    calibration: float,
+    val: str,
+    labels: Sequence[str] | None,
+    skip_bad_images: bool,
 ) -> Data:
     """Read rows; ``known`` are fields of ``TableLayout`` that are not options of a reader."""
-    seed, test, calibration, val = parts
+    checks.choice("val", val, ("calibrate", "train"))
     if isinstance(source, Data):
         return source
-    given = {name: _plain(value) for name, value in options.items()}
-    given |= {} if test is None else {"test": test}
-    given |= {} if calibration == 0.2 else {"calibration": calibration}
-    given |= {} if val == "calibrate" else {"val": val}
-    given |= {} if labels is None else {"labels": [str(label) for label in labels]}
     if isinstance(labels, str):
         raise InputError(f"`labels` must be a list of names; got {labels!r}. Pass [{labels!r}].")
+    shared = {"test": test, "calibration": calibration, "val": val, "labels": labels}
+    stored = options | {name: shared[name] for name in shared if shared[name] != _DEFAULTS[name]}
+    given = {name: _plain(value) for name, value in stored.items()}
     name, reader, content = _reader_of(source)
     if labels is not None and "labels" in reader.options():
-        options["labels"] = list(labels)
+        options = {**options, "labels": list(labels)}
     check_options(name, reader, options)
     if content is None:
         shares = {"calibration": calibration} | ({} if test is None else {"test": test})
         data = _in_order(reader.function(seed=seed, **shares, **options), labels)
         return dataclasses.replace(data, reader=given)
-    data = _in_order(_read(reader, content, options, known), labels)
+    if reader.layout:  # options on the columns of a table
+        from credibly.data.tables import TableLayout
+
+        columns = {name: options[name] for name in options if name in reader.layout}
+        others = {name: options[name] for name in options if name not in reader.layout}
+        options = {"layout": TableLayout(**columns, **known), **others}
+    data = _in_order(reader.function(content, **options), labels)
     data = _without_bad_images(data, skip_bad_images)
     if val == "train":
         split = np.where(data.split == CALIBRATION, TRAIN, data.split)
         data = dataclasses.replace(data, split=split)
-    return _split(data, parts[:3], given, bool(known))
+    return _split(data, (seed, test, calibration), given, bool(known))
 
 
 def from_arrays(
@@ -263,7 +276,7 @@ def read_npz(
         )
     if targets is None and names is None and not sparse:
         raise InputError(f"{path} must hold `targets`, or at least `labels` to predict.")
-    try:
+    with worded(f"{path} must hold numbers where they belong"):  # not text
         with located(str(path)):
             if sparse:
                 targets = _csr_targets(arrays, names)
@@ -282,10 +295,6 @@ def read_npz(
             # No flips: a mirrored image may have other labels.
             augmentation="none" if given["images"] is None else "shift",
         )
-    except InputError:
-        raise
-    except (TypeError, ValueError, OverflowError) as error:  # text instead of numbers
-        raise InputError(f"{path} must hold numbers where they belong; {error}.") from error
 
 
 def _csr_targets(
@@ -326,24 +335,6 @@ def load_texts(
     return {str(key): rows.text(row) for row, key in enumerate(rows.ids)}
 
 
-def _kind_and_path(name: str) -> tuple[str, Path]:
-    kind, colon, rest = name.partition(":")
-    if colon and kind in all_readers():
-        path = Path(rest).expanduser()
-    else:
-        path = Path(name).expanduser()
-        kind = _ENDINGS.get(path.suffix.lower(), "")
-        if path.suffix.lower() == ".gz":
-            kind = _ENDINGS.get("".join(path.suffixes[-2:]).lower(), "")
-        if not kind or path.is_dir():
-            raise InputError(_not_understood(name, path))
-    if not path.exists():
-        raise InputError(f"{path} does not exist. Give a file or folder that does.")
-    if not path.is_dir():
-        input_file(path)
-    return kind, path
-
-
 def _not_understood(name: str, path: Path) -> str:
     if path.is_dir():
         return (
@@ -357,22 +348,6 @@ def _not_understood(name: str, path: Path) -> str:
         f"data must be one of {', '.join(EMBEDDED)}, a file ({', '.join(_ENDINGS)}) or "
         f"one of {kinds}; got {name!r}. {hint}"
     ).strip()
-
-
-def _read(
-    reader: Reader,
-    source: Path | ArrowTable,
-    options: Mapping[str, object],
-    known: JsonObject,
-) -> Data:
-    """Call a reader. Options on the columns of a table are combined into a ``TableLayout``."""
-    if not reader.layout:
-        return reader.function(source, **options)
-    from credibly.data.tables import TableLayout
-
-    columns: JsonObject = {name: options[name] for name in options if name in reader.layout}
-    others = {name: options[name] for name in options if name not in reader.layout}
-    return reader.function(source, TableLayout(**columns, **known), **others)
 
 
 def check_options(name: str, reader: Reader, options: Mapping[str, object]) -> None:
@@ -396,17 +371,12 @@ def check_options(name: str, reader: Reader, options: Mapping[str, object]) -> N
             listed = ", ".join(known)
             raise InputError(f"{name} has no option {option!r}; it has {listed}.{hint}")
         declared = taken[option]
-        if value is not None and not _fits(declared, value):
+        many = declared.many and isinstance(value, Iterable) and not isinstance(value, str)
+        parts = (*value,) if many else (value,)
+        fit = many == declared.many and all(checks.fits(declared.kind, part) for part in parts)
+        if value is not None and not fit:
             kind = checks.type_words(declared.kind, many=declared.many)
             raise InputError(f"`{option}` of {name} must be {kind}; got {value!r:.80}.")
-
-
-def _fits(option: Option, value: object) -> bool:
-    if option.many:
-        if isinstance(value, str) or not isinstance(value, Iterable):
-            return False
-        return all(checks.fits(option.kind, part) for part in value)
-    return checks.fits(option.kind, value)
 
 
 def _in_order(data: Data, labels: Sequence[str] | None) -> Data:
