@@ -17,17 +17,11 @@ import pyarrow.csv
 
 from credibly.checks import InputError, fits_memory
 from credibly.data.rows import Data
-from credibly.data.tables import (
-    ID_NAMES,
-    TableLayout,
-    from_table,
-    invalid_utf8,
-    must_be_text_file,
-    not_utf8,
-)
-from credibly.memory_limits import not_for_lack_of_memory
+from credibly.data.tables import ID_NAMES, TableLayout, from_table
 from credibly.types import ArrowTable, JsonObject
 from credibly.untrusted import tables
+from credibly.untrusted.budget import utf8, worded
+from credibly.untrusted.documents import parse_json
 
 DELIMITERS = (",", "\t", ";", "|")
 BLOCK = 1 << 20
@@ -77,7 +71,8 @@ def _utf8(path: Path) -> bytes:
 
 def _cells(path: Path, content: bytes, parse: pyarrow.csv.ParseOptions) -> pa.Table:
     """Return a CSV file as text. Errors of type inference would not name a location."""
-    header = _header(path, content, parse)
+    must = f"{path} must be a CSV file with a header"
+    header = _header(must, content, parse)
 
     def read(kind: pa.DataType, block: int) -> pa.Table:
         return pyarrow.csv.read_csv(
@@ -89,34 +84,28 @@ def _cells(path: Path, content: bytes, parse: pyarrow.csv.ParseOptions) -> pa.Ta
             convert_options=pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(header, kind)),
         )
 
-    block = BLOCK
-    try:
+    whole = min(len(content) + 1, 2**31 - 1)
+    with worded(must):
         try:
-            return read(pa.string(), block)
+            try:
+                return read(pa.string(), BLOCK)
+            except pa.ArrowInvalid as error:
+                if "straddl" not in str(error):
+                    raise
+                return read(pa.string(), whole)  # a row with a very long text exceeds the block
         except pa.ArrowInvalid as error:
-            if "straddl" not in str(error):
-                raise
-            # One row, with a very long text, is longer than a block.
-            block = min(len(content) + 1, 2**31 - 1)
-            return read(pa.string(), block)
-    except MemoryError:
-        raise
-    except pa.ArrowException as error:
-        not_for_lack_of_memory(error)
-        if "UTF8" in str(error) or "UTF-8" in str(error):
-            _name_invalid(read(pa.binary(), block), path)
-        raise InputError(f"{path} must be a CSV file with a header; {error}.") from None
+            if "UTF" in str(error):
+                _name_invalid(read(pa.binary(), whole), path)
+            raise
 
 
 def _name_invalid(table: pa.Table, path: Path) -> None:
     """Raise an error that names the first cell that is not UTF-8."""
-    # By index, not by name: names may be duplicated.
-    columns = zip(table.column_names, table.columns, strict=True)
-    found = [(name, invalid_utf8(column.to_pylist())) for name, column in columns]
-    places = [(at[0], name, at[1]) for name, at in found if at is not None]
-    if places:
-        row, name, reason = min(places)
-        raise not_utf8(f"{path}, row {row + 2}, column {name!r}", reason)
+    rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
+    for row, cells in enumerate(rows, start=2):
+        # By index, not by name: names may be duplicated.
+        for name, cell in zip(table.column_names, cells, strict=True):
+            utf8(cell or b"", f"{path}, row {row}, column {name!r}")
 
 
 def read_parquet(path: Path, layout: TableLayout) -> Data:
@@ -129,10 +118,8 @@ def read_parquet(path: Path, layout: TableLayout) -> Data:
     if not files:
         raise InputError(f"{path} must hold Parquet files; it has none.")
     found = [tables.read_parquet(file) for file in files]
-    try:
+    with worded(f"{path} must hold Parquet files with the same schema"):
         whole = found[0] if len(found) == 1 else pa.concat_tables(found, promote_options="default")
-    except pa.ArrowException as error:
-        raise InputError(f"{path} must hold Parquet files with the same schema; {error}") from error
     return from_table(whole, path, layout)
 
 
@@ -142,13 +129,10 @@ def read_frame(frame: ArrowTable, layout: TableLayout) -> Data:
     Without an ``id`` column, an index of one column provides the ids. Image paths are relative to
     the working directory, or to ``images``.
     """
-    try:
-        table = pa.table(frame)
-    except MemoryError:
-        raise
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        raise InputError(f"the data frame must fit into Arrow columns; {error}.") from None
-    return from_table(_without_index(table), Path("data frame"), layout)
+    path = Path("data frame")
+    with worded("the data frame must fit into Arrow columns"):
+        table = tables.checked(pa.table(frame), path)
+    return from_table(_without_index(table), path, layout)
 
 
 def _without_index(table: pa.Table) -> pa.Table:
@@ -165,14 +149,12 @@ def _without_index(table: pa.Table) -> pa.Table:
     return kept.replace_schema_metadata()
 
 
-def _header(path: Path, content: bytes, parse: pyarrow.csv.ParseOptions) -> list[str]:
+def _header(must: str, content: bytes, parse: pyarrow.csv.ParseOptions) -> list[str]:
     # Not read by pyarrow: a row after the header may be longer than the block that it would read.
     file = io.TextIOWrapper(io.BytesIO(content), "utf-8", errors="surrogateescape", newline="")
-    try:
+    with worded(must):
         names = next((row for row in csv.reader(file, delimiter=parse.delimiter) if row), [])
         "".join(names).encode("utf-8")
-    except (csv.Error, UnicodeEncodeError) as error:
-        raise InputError(f"{path} must be a CSV file with a header; {error}.") from None
     return names
 
 
@@ -190,16 +172,14 @@ def read_jsonl(path: Path, layout: TableLayout) -> Data:
 def jsonl_table(path: Path) -> pa.Table:
     """Return the objects of a file of JSON lines as a table."""
     records: list[JsonObject] = []
-    for row, line in enumerate(must_be_text_file(path, tables.unpacked(path), 1), start=1):
-        text = line.lstrip("\ufeff").strip()
+    for row, line in enumerate(tables.unpacked(path).split(b"\n"), start=1):
+        where = f"{path}, row {row}"
+        text = utf8(line, where).lstrip("\ufeff").strip()
         if not text:
             continue
-        try:
-            record = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{path}, row {row} must be a JSON object; {error}.") from None
+        record = parse_json(text, f"{where} must be a JSON object")
         if not isinstance(record, dict):
-            raise InputError(f"{path}, row {row} must be a JSON object; got {text[:60]!r}.")
+            raise InputError(f"{where} must be a JSON object; got {text[:60]!r}.")
         records.append(record)
     if not records:
         raise InputError(f"{path} must hold one JSON object per line; it is empty.")

@@ -29,6 +29,7 @@ from credibly.data.rows import MOST_COLUMNS, Data, listed_targets, unknown_targe
 from credibly.data.splits import TRAIN
 from credibly.targets import Coding, SparseTargets, allowed, as_decoded, decode, first_invalid
 from credibly.types import Array, JsonObject
+from credibly.untrusted.budget import utf8
 from credibly.untrusted.images import EXTENSIONS
 
 pc: Any = pyarrow.compute  # its functions are created at import, invisible to type checkers
@@ -474,42 +475,17 @@ def text_cells(column: pa.ChunkedArray, name: str, at: Callable[[int], str]) -> 
         at: maps a row number to the file and row for errors.
     """
     kind = column.type
+    cells = column.to_pylist()
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        column = _decoded(column, name, at)
-    elif not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind)):
+        cells = [utf8(cell or b"", f"{at(row)}, column {name!r}") for row, cell in enumerate(cells)]
+    elif not (pa.types.is_string(kind) or pa.types.is_null(kind)):
         raise InputError(
             f"{at(0)}, column {name!r} must hold texts; it holds {kind}"
             f"{_first(column)}. Name the column of the texts by `text`."
         )
-    try:
-        column.validate(full=True)
-    except pa.ArrowInvalid:
-        column = _decoded(column.cast(pa.binary()), name, at)
-    cells = [cell or "" for cell in column.to_pylist()]
+    cells = [cell or "" for cell in cells]
     _refuse_numbers(cells, name, at)
     return cells
-
-
-def invalid_utf8(cells: Sequence[bytes | None]) -> tuple[int, str] | None:
-    """Return the first row that is not UTF-8 and why, if there is one."""
-    for row, cell in enumerate(cells):
-        try:
-            (cell or b"").decode("utf-8")
-        except UnicodeDecodeError as error:
-            return row, f"byte 0x{error.object[error.start]:02x} at {error.start}: {error.reason}"
-    return None
-
-
-def not_utf8(where: str, reason: str) -> InputError:
-    """Return the error for text in another encoding."""
-    return InputError(f"{where} must be UTF-8 text; {reason}. Convert the file to UTF-8.")
-
-
-def _decoded(column: pa.ChunkedArray, name: str, at: Callable[[int], str]) -> pa.ChunkedArray:
-    found = invalid_utf8(column.to_pylist())
-    if found is not None:
-        raise not_utf8(f"{at(found[0])}, column {name!r}", found[1])
-    return column.cast(pa.string())
 
 
 def _refuse_numbers(cells: Sequence[str], name: str, at: Callable[[int], str]) -> None:
@@ -532,12 +508,3 @@ def _refuse_numbers(cells: Sequence[str], name: str, at: Callable[[int], str]) -
 def _first(column: pa.ChunkedArray) -> str:
     first = next((cell for cell in column.to_pylist() if cell), None)
     return "" if first is None else f", the first {first!r:.40}"
-
-
-def must_be_text_file(path: Path, content: bytes, first_row: int) -> list[str]:
-    """Return the lines of a UTF-8 file. Errors name the row of a line that is not UTF-8."""
-    lines = content.split(b"\n")
-    found = invalid_utf8(lines)
-    if found is not None:
-        raise not_utf8(f"{path}, row {found[0] + first_row}", found[1])
-    return [line.decode("utf-8").rstrip("\r") for line in lines]

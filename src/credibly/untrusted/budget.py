@@ -105,11 +105,18 @@ def read_text(path: str | os.PathLike[str], format: str = "json") -> str:
         FileNotFoundError: if there is no such file.
         InputError: if it is not a plain file, is too large, or is not text.
     """
-    content = read_bytes(path, format)
+    return utf8(read_bytes(path, format), path).removeprefix("\ufeff")
+
+
+def utf8(content: bytes, where: object) -> str:
+    """Return the text of bytes in UTF-8; the error says which byte of ``where`` is another code."""
     try:
-        return content.decode("utf-8-sig")
+        return content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise InputError(f"{path} must be UTF-8 text; {error}.") from None
+        reason = f"byte 0x{content[error.start]:02x} at {error.start}: {error.reason}"
+        raise InputError(
+            f"{where} must be UTF-8 text; {reason}. Convert the file to UTF-8."
+        ) from None
 
 
 def read_rows(path: Path, format: str = "numbers in lines") -> Iterator[bytes]:

@@ -107,7 +107,7 @@ def read_parquet(path: Path, groups: Iterable[int] | None = None) -> pa.Table:
         with pq.ParquetFile(path, read_dictionary=texts) as file:
             table = file.read_row_groups(chosen)
         fits_memory(str(path), sum(map(text_bytes, table.columns)), itemsize=1)
-        return _checked(table.cast(schema), path)
+        return checked(table.cast(schema), path)
 
 
 def text_bytes(column: pa.ChunkedArray | pa.Array) -> int:
@@ -137,10 +137,10 @@ def read_stream(path: Path) -> pa.Table:
     """Return the table in a stream of Arrow batches; the file is memory-mapped."""
     check_file(path, "arrow")
     with worded(f"{path} must be an Arrow stream"):
-        return _checked(pa.ipc.open_stream(pa.memory_map(str(path))).read_all(), path)
+        return checked(pa.ipc.open_stream(pa.memory_map(str(path))).read_all(), path)
 
 
-def _checked(table: pa.Table, path: Path) -> pa.Table:
+def checked(table: pa.Table, path: Path) -> pa.Table:
     """Return a table after checking that its offsets are in range and its texts are UTF-8."""
     for name, column in zip(table.column_names, table.columns, strict=True):
         row = 0
@@ -185,7 +185,7 @@ def load_arrow(path: Path) -> dict[str, Array]:
     from pyarrow import feather
 
     with worded(f"{path} must be a complete Arrow file"):
-        table = _checked(feather.read_table(path, memory_map=False, use_threads=False), path)
+        table = checked(feather.read_table(path, memory_map=False, use_threads=False), path)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
