@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
-from credibly.checks import InputError
+from credibly.checks import InputError, listed
 from credibly.types import Array, ArrayLike
 
 if TYPE_CHECKING:
@@ -80,12 +80,11 @@ def label_columns(estimates: object, classes: Sequence[object]) -> Array:
 def column_names(value: object) -> list[str] | None:
     """Return the column names of a data frame or table, or None if it has only default names.
 
-    Default names count from 0. The prefixes ``p:``, ``s:`` and ``y:`` of predictions files are
-    removed if every name has one.
+    Default names count from 0.
 
     Example:
         >>> import pandas as pd
-        >>> column_names(pd.DataFrame({"p:cat": [0.2], "p:dog": [0.7]}))
+        >>> column_names(pd.DataFrame({"cat": [0.2], "dog": [0.7]}))
         ['cat', 'dog']
     """
     # pyarrow tables have `column_names`; pandas and polars have `columns`.
@@ -94,10 +93,20 @@ def column_names(value: object) -> list[str] | None:
     if names is None or callable(names):
         return None
     names = [str(name) for name in names]
-    if names == [str(place) for place in range(len(names))]:
-        return None
+    return None if names == [str(place) for place in range(len(names))] else names
+
+
+def label_names(value: object) -> list[str] | None:
+    """Return ``column_names`` without the prefix of predictions files, if every name has one.
+
+    Example:
+        >>> import pandas as pd
+        >>> label_names(pd.DataFrame({"p:cat": [0.2], "p:dog": [0.7]}))
+        ['cat', 'dog']
+    """
+    names = column_names(value)
     for prefix in ("p:", "s:", "y:"):
-        if all(name.startswith(prefix) for name in names):
+        if names and all(name.startswith(prefix) for name in names):
             return [name[2:] for name in names]
     return names
 
@@ -113,7 +122,7 @@ def in_order(value: Any, labels: Sequence[str] | None, name: str) -> Any:
     Raises:
         InputError: if the names differ; the message lists the missing and the extra names.
     """
-    names = column_names(value)
+    names = label_names(value)
     if names is None or labels is None or names == list(labels):
         return value
     twice = [each for place, each in enumerate(names) if each in names[:place]]
@@ -123,7 +132,7 @@ def in_order(value: Any, labels: Sequence[str] | None, name: str) -> Any:
     extra = [each for each in names if each not in set(labels)]
     if missing or extra:
         parts = [("missing", missing), ("extra", extra)]
-        said = "; ".join(f"{word}: {_listed(found)}" for word, found in parts if found)
+        said = "; ".join(f"{word}: {listed(found, limit=10)}" for word, found in parts if found)
         raise InputError(
             f"the columns of `{name}` must have the names of the labels; {said}. Rename them, or "
             "pass `.to_numpy()` to go by position."
@@ -149,7 +158,7 @@ def aligned(values: Any, targets: Any, name: str, what: str = "targets") -> Any:
         InputError: if the column names or the row ids differ.
     """
     rows, other = _row_ids(values), _row_ids(targets)
-    ordered = in_order(targets, column_names(values), what)
+    ordered = in_order(targets, label_names(values), what)
     if rows is None or other is None or rows.equals(other):
         return ordered
     missing = rows.difference(other)
@@ -170,7 +179,3 @@ def _row_ids(value: Any) -> Any:
     if not isinstance(value, (pandas.DataFrame, pandas.Series)):
         return None
     return None if value.index.equals(pandas.RangeIndex(len(value))) else value.index
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(repr(name) for name in names[:10]) + (", …" if len(names) > 10 else "")

@@ -12,7 +12,7 @@ import math
 import numbers
 import os
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from operator import index
@@ -71,6 +71,17 @@ def nearest(name: str, known: Iterable[str]) -> str:
         return "There are none."
     shown = [text if len(text) <= 80 else f"{text[:80]}…" for text in known[:20]]
     return f"Known: {', '.join(shown)}{', …' if len(known) > 20 else ''}."
+
+
+def listed(names: Sequence[str], form: Callable[[str], str] = repr, limit: int = 100) -> str:
+    """Format names for a message, and the number of further names.
+
+    Example:
+        >>> listed(["age", "bmi", "sodium"], limit=2)
+        "'age', 'bmi', … (1 more)"
+    """
+    more = f", … ({len(names) - limit:,} more)" if len(names) > limit else ""
+    return ", ".join(form(name) for name in names[:limit]) + more
 
 
 def positive(name: str, value: float) -> float:

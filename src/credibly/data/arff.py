@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,30 +15,12 @@ from credibly.targets import Coding
 from credibly.types import Array
 from credibly.untrusted.documents import read_layout_text, read_xml
 
-_ATTRIBUTE = re.compile(
-    r"""@attribute\s+(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|(\S+))\s+(.*)""", re.IGNORECASE
-)
-_CELL = re.compile(r"""\s*(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|([^,]*?))\s*(?:,|$)""")
+_QUOTED = r"""'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)\""""
+_ATTRIBUTE = re.compile(rf"@attribute\s+(?:{_QUOTED}|(\S+))\s+(.*)", re.IGNORECASE)
+_CELL = re.compile(rf"\s*(?:{_QUOTED}|([^,]*?))\s*(?:,|$)")
 
-
-@dataclass(frozen=True)
-class Attribute:
-    """A numeric column, or a column with one of ``values`` per cell."""
-
-    name: str
-    values: tuple[str, ...] | None
-
-    def number(self, text: str, where: str) -> float:
-        """Return the value of a cell: a number, the index of a category, or NaN for ``?``."""
-        if text == "?":
-            return float("nan")
-        try:
-            return float(text)
-        except ValueError:
-            if self.values is not None and text in self.values:
-                return float(self.values.index(text))
-        expected = "a number" if self.values is None else f"one of {', '.join(self.values)}"
-        raise InputError(f"{where}: {self.name} must be {expected}; got {text!r}.")
+Attribute = tuple[str, tuple[str, ...]]
+"""A name, and the values that a cell can have; none for numbers."""
 
 
 def read_arff(
@@ -60,11 +41,11 @@ def read_arff(
     beside = path.with_name(re.sub(r"-train(?=\.arff$)", "-test", path.name))
     if beside != path and beside.exists():
         _, others, tested = _parse(beside)
-        if [a.name for a in others] != [a.name for a in attributes]:
+        if [name for name, _ in others] != [name for name, _ in attributes]:
             raise InputError(f"{beside} must have the attributes of {path}, in order.")
         table = np.concatenate([table, tested])
         split = np.repeat([TRAIN, TEST], [len(split), len(tested)])
-    names = [attribute.name for attribute in attributes]
+    names = [name for name, _ in attributes]
     chosen = list(labels) if labels is not None else _label_names(path, xml, relation, names)
     missing = [label for label in chosen if label not in names]
     if missing:
@@ -112,21 +93,46 @@ def _parse(path: Path) -> tuple[str, list[Attribute], Array]:
     table = np.full((len(rows), len(attributes)), np.nan)
     for row, (number, line) in enumerate(rows):
         where = f"{path}, line {number}"
-        read = _sparse_row if line.startswith("{") else _dense_row
-        read(line, attributes, table[row], where)
+        if line.startswith("{"):
+            table[row] = 0  # in sparse rows, missing values are 0, or the first category
+            for index, cell in _sparse_cells(line, len(attributes), where):
+                table[row, index] = _number(attributes[index], cell, where)
+            continue
+        cells = _cells(line)
+        if len(cells) != len(attributes):
+            raise InputError(f"{where} must have {len(attributes)} values; got {len(cells)}.")
+        try:
+            table[row] = cells
+        except ValueError:
+            pairs = zip(attributes, cells, strict=True)
+            table[row] = [_number(attribute, cell, where) for attribute, cell in pairs]
     return relation, attributes, table
+
+
+def _number(attribute: Attribute, text: str, where: str) -> float:
+    """Return the value of a cell: a number, the index of a category, or NaN for ``?``."""
+    name, values = attribute
+    if text == "?":
+        return float("nan")
+    try:
+        return float(text)
+    except ValueError:
+        if text in values:
+            return float(values.index(text))
+    expected = f"one of {', '.join(values)}" if values else "a number"
+    raise InputError(f"{where}: {name} must be {expected}; got {text!r}.")
 
 
 def _attribute(text: str, where: str) -> Attribute:
     match = _ATTRIBUTE.fullmatch(text)
     if match is None:
         raise InputError(f"{where} must be `@attribute name type`; got {text[:60]!r}.")
-    name = _plain(next(part for part in match.groups()[:3] if part is not None))
+    name = _plain(match.groups()[:3])
     kind = match[4].strip()
     if kind.startswith("{") and kind.endswith("}"):
-        return Attribute(name, tuple(_cells(kind[1:-1])))
+        return name, tuple(_cells(kind[1:-1]))
     if kind.lower().split()[0] in ("numeric", "real", "integer"):
-        return Attribute(name, None)
+        return name, ()
     raise InputError(
         f"{where}: attributes must be numeric or {{a, b, …}}; {name!r} is {kind!r}. "
         "Turn text into numbers first."
@@ -142,39 +148,27 @@ def _cells(line: str) -> list[str]:
         match = _CELL.match(line, position)
         if match is None:
             raise InputError(f"unbalanced quotes in {line[:60]!r}.")
-        found = next(part for part in match.groups() if part is not None)
-        cells.append(_plain(found))
+        cells.append(_plain(match.groups()))
         position = match.end()
     return cells
 
 
-def _plain(quoted: str) -> str:
-    """Return quoted text with its escaping backslashes removed."""
-    return re.sub(r"\\(.)", r"\1", quoted)
+def _plain(groups: Sequence[str | None]) -> str:
+    """Return the group that matched, with its escaping backslashes removed."""
+    return re.sub(r"\\(.)", r"\1", next(text for text in groups if text is not None))
 
 
-def _dense_row(line: str, attributes: list[Attribute], row: Array, where: str) -> None:
-    cells = _cells(line)
-    if len(cells) != len(attributes):
-        raise InputError(f"{where} must have {len(attributes)} values; got {len(cells)}.")
-    try:
-        row[:] = cells
-    except ValueError:
-        row[:] = [a.number(cell, where) for a, cell in zip(attributes, cells, strict=True)]
-
-
-def _sparse_row(line: str, attributes: list[Attribute], row: Array, where: str) -> None:
-    """Read ``{index value, …}``. Missing values are 0, or the first category."""
+def _sparse_cells(line: str, width: int, where: str) -> Iterator[tuple[int, str]]:
+    """Yield the cells of ``{index value, …}``."""
     if not line.endswith("}"):
         raise InputError(f"{where} must end with }}; got {line[-20:]!r}.")
-    row[:] = 0
     for cell in _cells(line[1:-1]) if line[1:-1].strip() else []:
         index, _, value = cell.partition(" ")
-        if not index.isdecimal() or len(index) > 18 or int(index) >= len(attributes):
+        if not index.isdecimal() or len(index) > 18 or int(index) >= width:
             raise InputError(
-                f"{where}: {cell!r} must be `index value` with an index below {len(attributes)}."
+                f"{where}: {cell!r} must be `index value` with an index below {width}."
             )
-        row[int(index)] = attributes[int(index)].number(value.strip().strip("'\""), where)
+        yield int(index), value.strip().strip("'\"")
 
 
 def _label_names(path: Path, xml: str | None, relation: str, names: list[str]) -> list[str]:
@@ -182,7 +176,7 @@ def _label_names(path: Path, xml: str | None, relation: str, names: list[str]) -
     found = [path.with_suffix(".xml"), path.with_name(f"{stem}.xml")]
     file = Path(xml) if xml is not None else next((f for f in found if f.exists()), None)
     if file is not None:
-        labels = [_plain(label.get("name") or "") for label in read_xml(file).iter("label")]
+        labels = [_plain([label.get("name") or ""]) for label in read_xml(file).iter("label")]
         if not labels:
             raise InputError(f'{file} must name labels, as in <label name="beach"/>.')
         return labels
@@ -203,16 +197,17 @@ def _features(
 
     If two names are equal, there are no names, and columns are matched by position.
     """
-    own = [(place, each) for place, each in enumerate(attributes) if place not in labels]
-    width = sum(max(len(each.values or ()), 1) for _, each in own)
-    fits_memory("features", len(table), width, itemsize=8)
-    columns, names = [np.zeros((len(table), 0))], []
-    for place, attribute in own:
-        column, values = table[:, place : place + 1], attribute.values or ()
-        if len(values) > 2:
-            column = column == [attribute.number(value, "") for value in values]
-            names += [f"{attribute.name}={value}" for value in values]
-        else:
-            names.append(attribute.name)
-        columns.append(column.astype(float))
-    return np.hstack(columns), names if len(set(names)) == len(names) else None
+    made: list[tuple[str, int, float | None]] = []
+    for place, (name, values) in enumerate(attributes):
+        if place not in labels and len(values) > 2:
+            codes = [_number(("", values), value, "") for value in values]
+            made += [(f"{name}={v}", place, code) for v, code in zip(values, codes, strict=True)]
+        elif place not in labels:
+            made.append((name, place, None))
+    fits_memory("features", len(table), len(made), itemsize=8)
+    columns = (
+        table[:, place] if code is None else table[:, place] == code for _, place, code in made
+    )
+    names = [name for name, _, _ in made]
+    features = np.column_stack([np.zeros((len(table), 0)), *columns])
+    return features, names if len(set(names)) == len(names) else None

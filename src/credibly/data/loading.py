@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from credibly import checks
-from credibly.arrays import to_numpy
-from credibly.checks import InputError, input_file, located, nearest
+from credibly.arrays import column_names, to_numpy
+from credibly.checks import InputError, input_file, listed, located, nearest
 from credibly.data.images import ImageFiles, LazyImages
-from credibly.data.preparation import Columns, Preparation, column_names, listed
+from credibly.data.preparation import Columns, Preparation
 from credibly.data.readers import (
     EMBEDDED,
     FRAME,
@@ -110,10 +110,10 @@ def load_new(
     stored = reader if reader and not isinstance(source, Data) else {}
     taken = {*_reader_of(source)[1].options(), *SHARED} - {"labels"} if stored else ()
     given = {name: stored[name] for name in stored if name in taken} | options
-    shared = [given.pop(name, _DEFAULTS[name]) for name in ("test", "calibration", "val")]
+    test, calibration, val = (given.pop(each, _DEFAULTS[each]) for each in _DEFAULTS)
     known = {"preparation": preparation, "to_predict": True}
     wanted = None if isinstance(source, str) and source in EMBEDDED else labels
-    return _load(source, given, known, seed, *shared, wanted, skip_bad_images)
+    return _load(source, given, known, seed, test, calibration, val, wanted, skip_bad_images)
 
 
 def _reader_of(source: Source) -> tuple[str, Reader, Path | ArrowTable | None]:
@@ -144,7 +144,7 @@ def _reader_of(source: Source) -> tuple[str, Reader, Path | ArrowTable | None]:
     return kind, all_readers()[kind], path
 
 
-_DEFAULTS: JsonObject = {"test": None, "calibration": 0.2, "val": "calibrate", "labels": None}
+_DEFAULTS: JsonObject = {"test": None, "calibration": 0.2, "val": "calibrate"}
 
 
 def _load(
@@ -165,7 +165,9 @@ def _load(
     if isinstance(labels, str):
         raise InputError(f"`labels` must be a list of names; got {labels!r}. Pass [{labels!r}].")
     shared = {"test": test, "calibration": calibration, "val": val, "labels": labels}
-    stored = options | {name: shared[name] for name in shared if shared[name] != _DEFAULTS[name]}
+    stored = options | {
+        name: shared[name] for name in shared if shared[name] != _DEFAULTS.get(name)
+    }
     given = {name: _plain(value) for name, value in stored.items()}
     name, reader, content = _reader_of(source)
     if labels is not None and "labels" in reader.options():
@@ -371,10 +373,10 @@ def check_options(name: str, reader: Reader, options: Mapping[str, object]) -> N
             listed = ", ".join(known)
             raise InputError(f"{name} has no option {option!r}; it has {listed}.{hint}")
         declared = taken[option]
-        many = declared.many and isinstance(value, Iterable) and not isinstance(value, str)
-        parts = (*value,) if many else (value,)
-        fit = many == declared.many and all(checks.fits(declared.kind, part) for part in parts)
-        if value is not None and not fit:
+        listed_values = isinstance(value, Iterable) and not isinstance(value, str)
+        parts = list(value) if isinstance(value, Iterable) and declared.many else [value]
+        fits = not declared.many or listed_values
+        if value is not None and not (fits and all(checks.fits(declared.kind, x) for x in parts)):
             kind = checks.type_words(declared.kind, many=declared.many)
             raise InputError(f"`{option}` of {name} must be {kind}; got {value!r:.80}.")
 

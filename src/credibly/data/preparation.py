@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -14,16 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from credibly.arrays import is_data_frame
-from credibly.checks import InputError, fits_memory
-from credibly.types import Array, ArrowTable, JsonObject
+from credibly.checks import InputError, fits_memory, listed
+from credibly.types import Array, JsonObject
 
 if TYPE_CHECKING:
     from credibly.data.rows import Data
-
-
-LISTED = 100
-"""Names that a message lists, at most."""
 
 
 def match_columns(
@@ -76,33 +71,6 @@ def without_names(model: object) -> str:
     )
 
 
-def column_names(features: Any) -> list[str] | None:
-    """Return the names of the columns of a data frame, or None for arrays.
-
-    Columns that pandas numbers 0, 1, 2 … have no names.
-    """
-    if is_data_frame(features):
-        names = list(features.columns)
-        return None if names == list(range(len(names))) else [str(name) for name in names]
-    if not isinstance(features, ArrowTable):
-        return None
-    try:
-        return pa.table(features).column_names
-    except (pa.ArrowException, TypeError, ValueError):  # one column, such as a pandas series
-        return None
-
-
-def listed(names: Sequence[str], form: Callable[[str], str] = repr, limit: int = LISTED) -> str:
-    """Format names for a message, and the number of further names.
-
-    Example:
-        >>> listed(["age", "bmi", "sodium"], limit=2)
-        "'age', 'bmi', … (1 more)"
-    """
-    more = f", … ({len(names) - limit:,} more)" if len(names) > limit else ""
-    return ", ".join(form(name) for name in names[:limit]) + more
-
-
 # Preparation ------------------------------------------------------------------------------------
 
 pc: Any = pyarrow.compute  # its functions are created at import, invisible to type checkers
@@ -135,6 +103,8 @@ DATE_FORMATS = [
 ID_NAME = re.compile(r"(?i:(.*[_\W])?(id|uuid|guid))|.*[a-z]I[dD]")
 NUMBER_LIKE = r"^[-+$€£]?[0-9][0-9.,]*\s?%?$"  # RE2: also 3,5 and 40 %, which must be corrected
 MANY_WORDS = 4
+UNREADABLE = (pa.ArrowInvalid, pa.ArrowNotImplementedError)
+"""What Arrow raises for cells that do not have a type."""
 
 
 @dataclass(frozen=True)
@@ -187,6 +157,14 @@ class TableColumn:
         else:
             found = [as_numbers(cells)]
         return [*found, cells.is_null().to_numpy().astype(np.float32)] if self.missing else found
+
+    def fits(self, cells: pa.ChunkedArray) -> bool:
+        """Return whether all cells have the type of the column."""
+        try:
+            self.features(cells)
+        except UNREADABLE:
+            return False
+        return True
 
 
 @dataclass(frozen=True)
@@ -299,13 +277,13 @@ class Preparation:
             cells = table.column(number)
             try:
                 found = column.features(cells)
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-                row, cell = _first_wrong(column, cells)
+            except UNREADABLE:
+                row = _first_wrong(column, cells)
                 words = {"numeric": "a number", "yes/no": "yes or no"}
                 asked = words.get(column.type, f"a {column.type}")
                 wrong.append(
                     f"row {row + rows.first_row}, column {column.name!r} must be {asked}; got "
-                    f"{cell!r:.60}"
+                    f"{cells[row].as_py()!r:.60}"
                 )
                 continue
             with np.errstate(over="ignore"):  # infinite ones are refused, by row and column
@@ -430,14 +408,13 @@ def as_numbers(cells: pa.ChunkedArray) -> Array:
     Raises:
         pa.ArrowInvalid: if a cell is none of these.
     """
-    if pa.types.is_string(cells.type):
+    try:
+        numbers = cells.cast(pa.float64(), safe=pa.types.is_string(cells.type))
+    except pa.ArrowInvalid:
         index = pc.index_in(pc.utf8_lower(cells), value_set=pa.array(list(WORDS)))
-        if index.null_count < len(index):
-            digits = pc.take(pa.array([str(value) for value in WORDS.values()]), index)
-            cells = pc.if_else(index.is_null(), cells, digits)
-    return pc.fill_null(
-        cells.cast(pa.float64(), safe=pa.types.is_string(cells.type)), float("nan")
-    ).to_numpy()
+        digits = pa.array([str(value) for value in WORDS.values()])
+        numbers = pc.coalesce(digits.take(index), cells).cast(pa.float64())
+    return pc.fill_null(numbers, float("nan")).to_numpy()
 
 
 def as_dates(cells: pa.ChunkedArray, format: str) -> pa.ChunkedArray:
@@ -536,29 +513,20 @@ def _date_formats(known: pa.ChunkedArray) -> list[str]:
     """Return the formats that fit all cells: two if day and month are ambiguous."""
     if not re.match(r"\d{4}[-/]\d\d?[-/]\d|\d\d?[./]\d\d?[./]\d{4}", known[0].as_py()):
         return []
-    if _is_date(known, ISO):
-        return [ISO]
-    return [format for format in DATE_FORMATS if _is_date(known, format)]
+
+    def fitting(formats: Sequence[str]) -> list[str]:
+        return [each for each in formats if TableColumn("", "date", format=each).fits(known)]
+
+    return fitting([ISO]) or fitting(DATE_FORMATS)
 
 
-def _is_date(known: pa.ChunkedArray, format: str) -> bool:
-    try:
-        as_dates(known, format)
-        return True
-    except pa.ArrowInvalid:
-        return False
-
-
-def _first_wrong(column: TableColumn, cells: pa.ChunkedArray) -> tuple[int, object]:
-    """Return the first row whose cell does not fit the column, and the cell."""
-    values = cells.to_pylist()
-    checked: dict[object, bool] = {}
-    for row, value in enumerate(values):
-        key = repr(value)
-        if key not in checked:
-            try:
-                column.features(cells.slice(row, 1))
-                checked[key] = True
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-                return row, value
-    return 0, values[0]
+def _first_wrong(column: TableColumn, cells: pa.ChunkedArray) -> int:
+    """Return the first row whose cell does not fit the column."""
+    first, end = 0, len(cells)
+    while end - first > 1:
+        middle = (first + end) // 2
+        if column.fits(cells.slice(first, middle - first)):
+            first = middle
+        else:
+            end = middle
+    return first

@@ -14,17 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from credibly.checks import InputError, located, nearest
+from credibly.checks import InputError, listed, located, nearest
 from credibly.data.class_folders import SPLIT_NAMES, published_parts
 from credibly.data.images import EncodedImages, ImageFiles
-from credibly.data.preparation import (
-    MISSING,
-    Columns,
-    Preparation,
-    as_numbers,
-    listed,
-    without_blanks,
-)
+from credibly.data.preparation import MISSING, Columns, Preparation, TableColumn
 from credibly.data.rows import MOST_COLUMNS, Data, listed_targets, unknown_targets
 from credibly.data.splits import TRAIN
 from credibly.targets import Coding, SparseTargets, allowed, as_decoded, decode, first_invalid
@@ -47,6 +40,7 @@ FEATURE_LISTS = ("features", "embedding", "embeddings")
 WHOLE = "none"
 """The separator of cells that are one name each."""
 
+NUMBERS = TableColumn("")
 SAVED_INDEX = re.compile(r"(Unnamed: 0(\.\d+)*|__index_level_\d+__)?")
 """What the index of a pandas frame is called in a file."""
 
@@ -196,7 +190,7 @@ class _TableReader:
         found = self._by_name(TEXT_NAMES)
         labels = {*(self.layout.labels or ()), self.layout.label_column}
         texts = found is not None and pa.types.is_string(self.columns[found].type)
-        if found is None or not texts or found in labels or _all_numbers(self.columns[found]):
+        if found is None or not texts or found in labels or NUMBERS.fits(self.columns[found]):
             return []
         return [found]
 
@@ -260,7 +254,7 @@ class _TableReader:
         raise self._no_label_columns(absent)
 
     def _refuse_list_as_label(self, given: Sequence[str]) -> None:
-        if len(given) != 1 or _all_numbers(self.columns[given[0]]):
+        if len(given) != 1 or NUMBERS.fits(self.columns[given[0]]):
             return
         raise InputError(
             f"{self.path}: a label column must hold 0 and 1; column {given[0]!r} holds text"
@@ -447,14 +441,6 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         kind = pa.string()
     return column if kind == column.type else column.cast(kind)
-
-
-def _all_numbers(column: pa.ChunkedArray) -> bool:
-    try:
-        as_numbers(without_blanks(column))
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        return False
-    return True
 
 
 def _is_list(kind: pa.DataType) -> bool:

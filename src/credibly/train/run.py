@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from credibly.arrays import to_numpy
+from credibly.arrays import column_names, to_numpy
 from credibly.checks import InputError, choice
-from credibly.data.preparation import Columns, Preparation, column_names, warn_of_position
+from credibly.data.preparation import Columns, Preparation, warn_of_position
 from credibly.data.sparse_rows import is_sparse_matrix
 from credibly.files import write_json
 from credibly.models.trees import TreesModule

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from credibly import metrics
-from credibly.arrays import aligned, column_names, in_order, to_numpy
+from credibly.arrays import aligned, in_order, label_names, to_numpy
 from credibly.checks import InputError
 from credibly.executors import open_executor
 from credibly.executors.executor import Executor
@@ -96,10 +96,10 @@ def calibrate_scores(
         >>> result.pipeline.probabilities(np.zeros((1, 3))).shape
         (1, 3)
     """
-    found = column_names(scores) or []
+    found = label_names(scores) or []
     if found and _num_labels(loss, len(found)) != len(found):
         scores, found = to_numpy(scores), []  # two scores per label
-    labels = labels or found or column_names(targets)
+    labels = labels or found or label_names(targets)
     scores, targets = in_order(scores, labels, "scores"), in_order(targets, labels, "targets")
     targets = aligned(scores, targets, "scores")
     array = to_numpy(scores)

@@ -13,8 +13,8 @@ import numpy as np
 
 from credibly.app.server.background import Result, Turns
 from credibly.app.server.image_worker import ImageDecoder
-from credibly.checks import InputError
-from credibly.data.preparation import Columns, Preparation, listed, match_columns, without_names
+from credibly.checks import InputError, listed
+from credibly.data.preparation import Columns, Preparation, match_columns, without_names
 from credibly.data.table_files import records_table
 from credibly.decide.base import Decision
 from credibly.notebook import counted
