@@ -102,73 +102,112 @@ class Data:
     """The targets if they were decoded before, so that a copy of the rows need not decode them."""
 
     def __post_init__(self) -> None:
-        put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731 - frozen
-        put("labels", _labels(self.labels, self.source))
-        put("targets", _targets(self))
-        put("_decoded", self.targets)
-        put("coding", "unknown")
+        with located(self.source):
+            self._decode(vars(self))  # the class is frozen
+            self._check()
+
+    def _decode(self, own: dict[str, Any]) -> None:
+        """Convert every field to its type."""
+        own["labels"] = names = [str(label) for label in self.labels]
+        if not names or not all(names):
+            raise InputError(f"labels must be one or more non-empty names; got {names[:5]}.")
+        twice = next((name for name, count in Counter(names).items() if count > 1), None)
+        if twice is not None:
+            raise InputError(f"labels must be different names; {twice!r} appears twice.")
+        own["targets"] = own["_decoded"] = _targets(self)
+        own["coding"] = "unknown"
         rows = len(self.targets)
-        ids = np.arange(rows) if self.ids is None else np.asarray(self.ids)
-        put("ids", ids if ids.dtype.kind == "U" else ids.astype(str))
-        split = np.zeros(rows) if self.split is None else np.asarray(self.split)
-        put("split", split.astype(np.int8))
+        own["ids"] = np.asarray(np.arange(rows) if self.ids is None else self.ids).astype(str)
+        own["split"] = np.asarray(np.zeros(rows) if self.split is None else self.split, np.int8)
         if is_sparse_matrix(self.features):
-            put("sparse_features", SparseRows(self.features))
-            put("features", None)
-        if self.features is not None:
-            if self.feature_names is None:
-                put("feature_names", column_names(self.features))
-            put("features", np.asarray(self.features, dtype=np.float32))
-        if self.truth is not None:
-            put("truth", np.asarray(self.truth, dtype=np.float32))
-        if self.weights is not None:
-            put("weights", np.asarray(self.weights, dtype=np.float64))
+            own["sparse_features"], own["features"] = SparseRows(self.features), None
+        if self.feature_names is None and self.features is not None:
+            own["feature_names"] = column_names(self.features)
+        for name, dtype in (("features", "f4"), ("truth", "f4"), ("weights", "f8")):
+            if own[name] is not None:
+                own[name] = np.asarray(own[name], dtype)
         if isinstance(self.images, np.ndarray) and self.images.ndim == 3:
-            put("images", self.images[..., None])
+            own["images"] = self.images[..., None]
         if self.texts is not None:
-            put("texts", text_matrix(self.texts, f"{self.source}: "))
-        self._check()
+            own["texts"] = text_matrix(self.texts)
 
     def _check(self) -> None:
         rows = len(self.targets)
-        where = f"{self.source}: "
         given = [name for name in INPUTS if getattr(self, name) is not None]
         given = given or ["columns"] * (self.columns is not None)
         if len(given) != 1:
             raise InputError(
-                f"{where}give one of `features`, `images` and `texts`; got "
+                f"give one of `features`, `images` and `texts`; got "
                 f"{' and '.join(given) or 'none of them'}."
             )
         if self.regions is not None and self.texts is None:
-            raise InputError(f"{where}`regions` need `texts` (the questions); got none.")
-        held = {"ids": self.ids, "split": self.split, self.kind: getattr(self, given[0])}
-        for name, value in {**held, "regions": self.regions, "encoded": self.encoded}.items():
-            if name in ("ids", "split") and value.ndim != 1:
-                raise InputError(
-                    f"{where}`{name}` must hold one value per row; got shape {value.shape}."
-                )
+            raise InputError("`regions` need `texts` (the questions); got none.")
+        for name in (*PER_ROW[len(INPUTS) + 1 :], *given):
+            value = getattr(self, name)
+            if name in ("ids", "split", "weights") and value is not None and value.ndim != 1:
+                raise InputError(f"`{name}` must hold one value per row; got shape {value.shape}.")
             if value is not None and len(value) != rows:
+                name = self.kind if name in given else name
                 raise InputError(
-                    f"{where}`{name}` must have a row for each of the {rows} rows of `targets`; "
+                    f"`{name}` must have a row for each of the {rows} rows of `targets`; "
                     f"got {len(value)}."
                 )
-        _unique_ids(self.ids, where)
-        _known_parts(self.split, where)
+        unique, counts = np.unique(self.ids, return_counts=True)
+        if len(unique) < rows:
+            raise InputError(
+                f"ids must be different, because predictions are matched by id; "
+                f"{str(unique[counts > 1][0])!r} appears {int(counts.max())} times."
+            )
+        strange = ~np.isin(self.split, list(PARTS.values()))
+        if strange.any():
+            row = int(strange.argmax())
+            raise InputError(
+                f"`split` must be 0 (train), 1 (test) or 2 (calibration); "
+                f"got {self.split[row].item()!r} at row {row}."
+            )
         if self.features is not None:
-            _check_features(self.features, self.ids, where)
-            _check_names(self.feature_names, self.features.shape[1], where)
+            self._check_features(self.features)
         if self.sparse_features is not None:
-            self.sparse_features.check(where)
-        if isinstance(self.images, np.ndarray):
-            _image_array(self.images, where)
+            self.sparse_features.check()
+        images = self.images
+        if isinstance(images, np.ndarray) and (
+            images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] not in (1, 3)
+        ):
+            raise InputError(
+                "`images` must be uint8 of shape (rows, height, width) or (…, 1 or 3 channels); "
+                f"got {images.dtype}, {images.shape}."
+            )
         if self.truth is not None and self.truth.shape != self.targets.shape:
             raise InputError(
-                f"{where}`truth` must have the shape of `targets`, {self.targets.shape}; "
+                f"`truth` must have the shape of `targets`, {self.targets.shape}; "
                 f"got {self.truth.shape}."
             )
-        if self.weights is not None:
-            _check_weights(self.weights, rows, where)
+        weights = self.weights
+        if weights is not None and not ((weights >= 0) & (weights < np.inf)).all():
+            raise InputError(
+                "`weights` must be finite and at least 0; got NaN, infinite or negative weights."
+            )
         checks.choice("augmentation", self.augmentation, AUGMENTATIONS)
+
+    def _check_features(self, features: Array) -> None:
+        names = self.feature_names
+        if features.ndim != 2:
+            raise InputError(f"`features` must have shape (rows, features); {features.shape}.")
+        # The sum is finite unless an entry is not finite or it overflows: one fast pass, no copy.
+        finite = np.isfinite(features.sum(dtype=np.float64))
+        bad = np.zeros((0, 0), bool) if finite else np.isinf(features)
+        if bad.any():
+            row, column = (int(i) for i in np.argwhere(bad)[0])
+            raise InputError(
+                f"features must not be infinite; {int(bad.sum())} are, the first in row "
+                f"{row} (id {str(self.ids[row])!r}), column {column}: {features[row, column]}. "
+                "Use NaN for a missing value."
+            )
+        if names is not None and (len(names) != features.shape[1] or len(set(names)) < len(names)):
+            raise InputError(
+                f"`feature_names` must be {features.shape[1]} different names, one per column of "
+                f"features; got {len(set(names))}."
+            )
 
     @property
     def kind(self) -> Kind:
@@ -268,7 +307,11 @@ class Data:
         digest = hashlib.sha256()
         for text in (self.source, "\0".join(self.labels), "\0".join(self.ids.tolist())):
             digest.update(f"{len(text)}\0{text}".encode())
-        arrays = [*_target_arrays(self.targets), self.split]
+        targets: Any = self.targets
+        arrays = [targets]
+        if isinstance(targets, SparseTargets):
+            arrays = [targets.offsets, targets.indices, targets.values, targets.known]
+        arrays = [each for each in (*arrays, self.split) if each is not None]
         for name in (*INPUTS, "regions", "weights"):
             held = getattr(self, name)
             if held is not None:
@@ -319,24 +362,6 @@ class Data:
         )
 
 
-def _labels(labels: Iterable[object], source: str) -> list[str]:
-    names = [str(label) for label in labels]
-    if not names or not all(names):
-        raise InputError(f"{source}: labels must be one or more non-empty names; got {names[:5]}.")
-    if len(set(names)) < len(names):
-        twice = next(name for name, count in Counter(names).items() if count > 1)
-        raise InputError(f"{source}: labels must be different names; {twice!r} appears twice.")
-    return names
-
-
-def _target_arrays(targets: Array | SparseTargets) -> list[Array]:
-    """Return the arrays that enter a fingerprint of targets."""
-    if not isinstance(targets, SparseTargets):
-        return [targets]
-    parts = (targets.offsets, targets.indices, targets.values, targets.known)
-    return [part for part in parts if part is not None]
-
-
 def _targets(data: Data) -> Array | SparseTargets:
     targets, count = data.targets, len(data.labels)
     if targets is data._decoded and targets.shape[1] == count:
@@ -344,83 +369,17 @@ def _targets(data: Data) -> Array | SparseTargets:
     if isinstance(targets, SparseTargets):
         if targets.num_labels != count:
             raise InputError(
-                f"{data.source}: `targets` must be of the {count:,} labels; got "
-                f"{targets.num_labels:,}."
+                f"`targets` must be of the {count:,} labels; got {targets.num_labels:,}."
             )
         return targets
     array = np.asarray(targets)
     if array.dtype.kind == "f":  # averaging can leave a rounding error above 1
         array = array.astype(np.float32, copy=False)
-    with checks.located(data.source):
-        given = Targets(array) if isinstance(targets, Targets) else array
-        decoded = decode(given, coding=data.coding, num_labels=count)
+    given = Targets(array) if isinstance(targets, Targets) else array
+    decoded = decode(given, coding=data.coding, num_labels=count)
     if array.dtype == np.float32 and np.array_equal(decoded, array):
         return array  # no copy: parts of large data remain views
     return decoded.astype(np.float32, copy=False)
-
-
-def _unique_ids(ids: Array, where: str) -> None:
-    unique, counts = np.unique(ids, return_counts=True)
-    if len(unique) < len(ids):
-        raise InputError(
-            f"{where}ids must be different, because predictions are matched by id; "
-            f"{str(unique[counts > 1][0])!r} appears {int(counts.max())} times."
-        )
-
-
-def _known_parts(split: Array, where: str) -> None:
-    strange = ~np.isin(split, list(PARTS.values()))
-    if strange.any():
-        row = int(strange.argmax())
-        raise InputError(
-            f"{where}`split` must be 0 (train), 1 (test) or 2 (calibration); "
-            f"got {split[row].item()!r} at row {row}."
-        )
-
-
-def _check_weights(weights: Array, rows: int, where: str) -> None:
-    if weights.shape != (rows,):
-        raise InputError(
-            f"{where}`weights` must hold one number for each of the {rows} rows; got shape "
-            f"{weights.shape}."
-        )
-    if not np.isfinite(weights).all() or (weights < 0).any():
-        raise InputError(
-            f"{where}`weights` must be finite and at least 0; got NaN, infinite or negative "
-            "weights."
-        )
-
-
-def _check_features(features: Array, ids: Array, where: str) -> None:
-    if features.ndim != 2:
-        raise InputError(f"{where}`features` must have shape (rows, features); {features.shape}.")
-    # The sum is finite unless an entry is not finite or the sum overflows: one fast pass, no copy.
-    if np.isfinite(features.sum(dtype=np.float64)):
-        return
-    bad = np.isinf(features)
-    if bad.any():
-        row, column = (int(i) for i in np.argwhere(bad)[0])
-        raise InputError(
-            f"{where}features must not be infinite; {int(bad.sum())} are, the first in row "
-            f"{row} (id {str(ids[row])!r}), column {column}: {features[row, column]}. "
-            "Use NaN for a missing value."
-        )
-
-
-def _check_names(names: list[str] | None, width: int, where: str) -> None:
-    if names is not None and (len(names) != width or len(set(names)) < width):
-        raise InputError(
-            f"{where}`feature_names` must be {width} different names, one per column of features; "
-            f"got {len(set(names))}."
-        )
-
-
-def _image_array(images: Array, where: str) -> None:
-    if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] not in (1, 3):
-        raise InputError(
-            f"{where}`images` must be uint8 of shape (rows, height, width) or (…, 1 or 3 channels);"
-            f" got {images.dtype}, {images.shape}."
-        )
 
 
 # Targets of readers ------------------------------------------------------------------------------
@@ -498,24 +457,23 @@ MOST_COLUMNS = 2
 """A text, or a pair such as question and passage."""
 
 
-def text_matrix(texts: object, where: str) -> Array:
+def text_matrix(texts: object) -> Array:
     """Return texts as an array of objects of shape (rows, columns), one or two columns.
 
     Example:
-        >>> text_matrix(["a cat", ""], "here").shape, text_matrix([["is it?", "yes"]], "here").shape
+        >>> text_matrix(["a cat", ""]).shape, text_matrix([["is it?", "yes"]]).shape
         ((2, 1), (1, 2))
     """
     matrix = np.asarray(texts, dtype=object)
     matrix = matrix[:, None] if matrix.ndim == 1 else matrix
     if matrix.ndim != 2 or not 1 <= matrix.shape[1] <= MOST_COLUMNS:
         raise InputError(
-            f"{where}texts must be one text per row, or a pair; got an array of shape "
-            f"{matrix.shape}."
+            f"texts must be one text per row, or a pair; got an array of shape {matrix.shape}."
         )
     for place, cell in enumerate(matrix.flat):
         if not isinstance(cell, str):
             row, column = divmod(place, matrix.shape[1])
             raise InputError(
-                f"{where}texts must be strings; got {cell!r:.80} in row {row}, column {column}."
+                f"texts must be strings; got {cell!r:.80} in row {row}, column {column}."
             )
     return matrix

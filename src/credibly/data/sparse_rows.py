@@ -62,15 +62,14 @@ class SparseRows:
         """Return ``terms`` and ``values`` of all rows, and the first entry of each (``starts``)."""
         import torch
 
-        from credibly.data.token_rows import Tensors, row_places
+        from credibly.data.token_rows import Tensors
 
-        places, counts = row_places(self.matrix.indptr, rows)
-        starts = (np.cumsum(counts) - counts).astype(self.matrix.indices.dtype)
+        chosen = self.matrix[rows]
         return Tensors(
             len(rows),
-            terms=torch.from_numpy(self.matrix.indices[places]),
-            values=torch.from_numpy(self.matrix.data[places]),
-            starts=torch.from_numpy(starts),
+            terms=torch.from_numpy(chosen.indices),
+            values=torch.from_numpy(chosen.data),
+            starts=torch.from_numpy(chosen.indptr[:-1]),
         )
 
     def arrays(self) -> list[Array]:
@@ -78,14 +77,14 @@ class SparseRows:
         places = [np.asarray(each, np.int64) for each in (self.matrix.indptr, self.matrix.indices)]
         return [np.array(self.shape), *places, self.matrix.data]
 
-    def check(self, where: str) -> None:
+    def check(self) -> None:
         """Raise for infinite values. NaN is allowed and means missing."""
         bad = np.isinf(self.matrix.data)
         if bad.any():
             place = int(bad.argmax())
             row = int(np.searchsorted(self.matrix.indptr, place, side="right")) - 1
             raise InputError(
-                f"{where}features must not be infinite; {int(bad.sum())} are, the first in row "
+                f"features must not be infinite; {int(bad.sum())} are, the first in row "
                 f"{row}, column {int(self.matrix.indices[place])}. Use NaN for a missing value."
             )
 
