@@ -32,8 +32,7 @@ from credibly.child_processes import end_with_parent
 from credibly.data import Data
 from credibly.data.splits import TEST
 from credibly.losses import Loss
-from credibly.train import Callback, Network, resolve
-from credibly.train import checkpoint as checkpoints
+from credibly.train import Callback, Network, resolve, run_folder
 from credibly.train.assembly import build_loss, build_model
 from credibly.train.distributed import EpochEvaluator, SingleProcess, score
 from credibly.train.linear import can_probe, solve_last_layer
@@ -165,7 +164,7 @@ def _train(
     model = build_model(settings, rows, criterion, unit["seed"])
     solvable = can_probe(criterion)
     start = ("own linear probe" if solvable else "BCE's linear probe") if probe_first else "random"
-    if probe_first and checkpoints.newest(folder / "state") is None:
+    if probe_first and run_folder.newest_checkpoint(folder / "state") is None:
         own = criterion if solvable else losses.BCE()
         solve_last_layer(settings, model, own, rows, SingleProcess(), Callback())
         if not solvable:

@@ -45,7 +45,7 @@ def cells(sets: list[str]) -> list[tuple[str, str, float]]:
 def line_of(name: str, model: str, limit: float) -> dict[str, Any]:
     """One model of one set with one limit."""
     import credibly as cr
-    from credibly.models import building
+    from credibly.models import network
     from credibly.train import recipe, resolve
     from credibly.train.assembly import build_loss
     from credibly.train.auto import FIT, choose, problem_of
@@ -57,7 +57,7 @@ def line_of(name: str, model: str, limit: float) -> dict[str, Any]:
     rows = pooled(data, settings)
     loss = build_loss(settings, data, len(rows.part("train")))
     problem = problem_of(rows, loss, settings, 0)
-    building.LIMIT = limit
+    network.LIMIT = limit
     if model == "auto":
         figures = problem.figures(choose(problem, settings).scores)
     else:

@@ -11,7 +11,7 @@ from fuzz.targets import FolderAttack
 
 MODULES = (
     *("credibly.data.table_files", "credibly.data.tables", "credibly.untrusted.documents"),
-    *("credibly.runtime", "credibly.review.reviews", "credibly.train.callbacks"),
+    *("credibly.runtime", "credibly.review.reviews", "credibly.train.run_folder"),
 )
 
 

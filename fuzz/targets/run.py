@@ -11,7 +11,7 @@ import numpy as np
 from fuzz.targets import FolderAttack
 
 MODULES = (
-    *("credibly.train.run", "credibly.train.checkpoint", "credibly.train.recipes"),
+    *("credibly.train.run", "credibly.train.run_folder", "credibly.train.recipes"),
     *("credibly.calibrate.auto", "credibly.calibrate.base"),
     *("credibly.decide", "credibly.decide.base"),
 )

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from credibly import names
-from credibly.models.building import MODELS
+from credibly.models.network import MODELS
 
 WRONG = {
     "train digits --loss spaa --out x": "unknown loss 'spaa'. Did you mean 'spa'?",

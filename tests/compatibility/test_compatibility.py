@@ -17,7 +17,7 @@ import pytest
 import credibly as cr
 from credibly import InputError
 from credibly.cli import main
-from credibly.train import checkpoint, run_folder
+from credibly.train import run_folder
 
 GOLDEN = Path(__file__).parent / "golden"
 PREDICTIONS, RUN, SETS = (
@@ -123,7 +123,6 @@ def test_a_layout_that_is_no_version_is_explained(tmp_path, value):
 
 
 def test_a_finished_run_is_read_by_later_releases(monkeypatch):
-    monkeypatch.setattr(checkpoint, "__version__", "3.4.5")
     monkeypatch.setattr(run_folder, "__version__", "3.4.5")
     found = cr.load(RUN).predict(ROWS).probabilities
     np.testing.assert_allclose(found, EXPECTED["run"]["probabilities"], rtol=1e-5)

@@ -25,10 +25,13 @@ from credibly.files import write_json
 from credibly.predictions import Writer
 from credibly.predictions.folders import shard_metadata, shard_name
 from credibly.train import Callback
-from credibly.train.callbacks import Log
-from credibly.train.checkpoint import Checkpoint, read_tensors
-from credibly.train.checkpoint import write as write_checkpoint
-from credibly.train.run_folder import write_toml
+from credibly.train.run_folder import (
+    Checkpoint,
+    Log,
+    read_tensors,
+    write_checkpoint,
+    write_toml,
+)
 from credibly.workflows import write_sets
 
 LOST_POWER = 77

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import credibly as cr
-from credibly.train.checkpoint import read_tensors
+from credibly.train.run_folder import read_tensors
 
 HUGE = 10**12
 

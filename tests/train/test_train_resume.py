@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 from train_instances import DATA, SERVER, awkward, sha, train_and_die
 
 from credibly import InputError
 from credibly.train import fit, recipe
-from credibly.train.checkpoint import newest, read_tensors, save_tensors
 
 QUICK = {"epochs": 3, "batch_size": 32, "checkpoint_seconds": 0.0}
 # Everything with a memory of its own: moments, momentum, averaged weights, a running normalizer,
@@ -115,22 +117,21 @@ def test_only_the_last_two_checkpoints_are_kept_and_none_needs_pickle(tmp_path):
 
 
 def test_a_full_disk_keeps_the_last_checkpoint_and_says_so(tmp_path, monkeypatch, capsys):
-    from credibly.train import checkpoint
+    from safetensors import torch as safetensors
 
-    real, calls = checkpoint.save_tensors, []
+    real, calls = safetensors.save_file, []
 
-    def failing(path, tensors, values):
+    def failing(tensors, path, metadata):
         calls.append(path)
         if len(calls) == 3:
             raise OSError(28, "No space left on device", str(path))
-        real(path, tensors, values)
+        real(tensors, path, metadata=metadata)
 
-    monkeypatch.setattr(checkpoint, "save_tensors", failing)
+    monkeypatch.setattr(safetensors, "save_file", failing)
     with pytest.raises(OSError, match="No space left"):
         fit(awkward(), recipe(**QUICK, model="linear"), folder=tmp_path / "run")
-    saved = newest(tmp_path / "run" / "state")
-    assert saved is not None
-    assert saved.values["progress"]["updates"] == 2
+    kept = sorted(path.name for path in (tmp_path / "run" / "state").iterdir())
+    assert kept == ["step-000000001.safetensors", "step-000000002.safetensors"]
     monkeypatch.undo()
     fit(awkward(), recipe(**QUICK, model="linear"), folder=tmp_path / "run", resume=True)
     fit(awkward(), recipe(**QUICK, model="linear"), folder=tmp_path / "other")
@@ -176,14 +177,31 @@ def test_resume_refuses_another_version(tmp_path):
         fit(awkward(), recipe(**QUICK, model="linear"), folder=tmp_path, resume=True)
 
 
-def test_a_checkpoint_of_another_version_is_refused(tmp_path, monkeypatch):
-    from credibly.train import checkpoint
+def read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """Return the tensors and the document of a checkpoint."""
+    with safe_open(path, framework="pt") as file:
+        return load_file(path), json.loads(file.metadata()["credibly"])
 
-    monkeypatch.setattr(checkpoint, "__version__", "7.0.0")
-    checkpoint.write(tmp_path, 1, checkpoint.Checkpoint({}, {}))
-    monkeypatch.undo()
+
+def write(path: Path, tensors: dict[str, torch.Tensor], values: dict[str, Any]) -> None:
+    """Write a checkpoint without a checksum."""
+    plain = {name: value for name, value in values.items() if name != "credibly.checksum"}
+    save_file(tensors, path, metadata={"credibly": json.dumps(plain)})
+
+
+def unfinish(folder: Path) -> None:
+    for name in ("metrics.json", "manifest.json"):
+        (folder / name).unlink()
+
+
+def test_a_checkpoint_of_another_version_is_refused(tmp_path):
+    begun(tmp_path)
+    unfinish(tmp_path)
+    last = sorted((tmp_path / "state").iterdir())[-1]
+    tensors, values = read(last)
+    write(last, tensors, {**values, "version": "7.0.0"})
     with pytest.raises(InputError, match=r"written by credibly 7\.0\.0"):
-        newest(tmp_path)
+        fit(awkward(), recipe(**QUICK, model="linear"), folder=tmp_path, resume=True)
 
 
 @pytest.mark.parametrize("settings", [{}, {"l2": (9.0, 1.0)}], ids=["sgd", "sweep"])
@@ -192,19 +210,18 @@ def test_a_damaged_checkpoint_is_told_with_a_way_back_to_the_same_result(setting
     whole, run = tmp_path / "whole", tmp_path / "run"
     fit(awkward(), settings, folder=whole)
     shutil.copytree(whole, run)
-    (run / "metrics.json").unlink()
-    (run / "manifest.json").unlink()
+    unfinish(run)
     before, last = sorted((run / "state").iterdir())
-    sound = read_tensors(last)
-    strange = {**sound.values, "progress": {"epoch": 1}, "tried": None}
+    sound, document = read(last)
+    strange = {**document, "progress": {"epoch": 1}, "tried": None}
     for start in (before.name, "the first step"):
         damaged = sorted((run / "state").iterdir())[-1]
         damaged.write_bytes(damaged.read_bytes()[:-1])
         match = rf"{damaged.name} must .*Delete it to continue from {start}\. .* the same\.$"
         with pytest.raises(InputError, match=match):
             fit(awkward(), settings, folder=run, resume=True)
-        for tensors, values in (({}, sound.values), (sound.tensors, strange)):
-            save_tensors(damaged, tensors, values)
+        for tensors, values in (({}, document), (sound, strange)):
+            write(damaged, tensors, values)
             with pytest.raises(InputError, match=match):
                 fit(awkward(), settings, folder=run, resume=True)
         damaged.unlink()

@@ -8,12 +8,12 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from train_instances import pictures, pretrained_weights
 
 import credibly as cr
+from credibly.cli import main
 from credibly.train import fit, recipe
-from credibly.train.callbacks import ProgressBar
-from credibly.train.checkpoint import flatten_optimizer, restore_optimizer
-from credibly.train.optimizer import SGD, AdamW
+from credibly.train.optimizer import SGD, AdamW, flatten_optimizer, restore_optimizer
 
 TRAIN, CALIBRATION = 0, 2  # what `split` says of a row
 
@@ -165,18 +165,15 @@ def test_a_schedule_may_be_longer_than_the_training():
     assert rates(epochs=2, schedule_epochs=4) == pytest.approx(rates(epochs=4)[:2])
 
 
-def test_time_and_memory_are_estimated_before_images_are_trained(capsys):
-    class Ear(ProgressBar):
+def test_time_and_memory_are_estimated_before_images_are_trained():
+    class Ear(cr.train.Callback):
         def on_estimate(self, figures) -> None:
-            super().on_estimate({**figures, "seconds": 400.0})
             heard.append(figures)
 
     heard: list[dict[str, float]] = []
     rows = cr.data.digits(120)
     recipes = [cr.train.Network(model="cnn", epochs=1, batch_size=size) for size in (16, 32)]
     first, _ = (cr.train.fit(rows, each, callback=Ear()) for each in recipes)
-    shown = capsys.readouterr().err
-    assert shown.count("Estimate: 7 min for 1 epoch, 0.0 GB of memory.") == 2
     small, large = heard
     weights = 5 * sum(each.nbytes for each in first.model.parameters())
     assert large["bytes"] - weights == pytest.approx(2 * (small["bytes"] - weights))
@@ -184,15 +181,29 @@ def test_time_and_memory_are_estimated_before_images_are_trained(capsys):
     silent = cr.train.fit(rows, recipes[0])  # a step to measure by changes nothing
     for one, other in zip(first.model.parameters(), silent.model.parameters(), strict=True):
         assert (one == other).all()
-    with pytest.warns(UserWarning, match=r"needs about 5.0 GB of memory, and 1.0 GB are free"):
-        Ear().on_estimate({"seconds": 400.0, "epochs": 2, "bytes": 5e9, "free": 1e9})
 
 
-def test_without_a_terminal_lines_tell_the_time_left(capsys, monkeypatch):
-    clock = iter([0.0, 30.0, 61.0, 80.0, 122.0])
-    monkeypatch.setattr("credibly.train.callbacks.time.monotonic", lambda: next(clock))
-    bar = ProgressBar("bce")
-    for done in (1, 2, 3, 4):
-        bar.on_update(done, 8)
-    lines = capsys.readouterr().err.splitlines()
-    assert lines == ["bce · 25%, about 3 min left", "bce · 50%, about 2 min left"]
+@pytest.mark.parametrize("free", [1e9, 9e9])
+def test_the_command_line_shows_the_estimate_the_probe_and_the_epochs(
+    free, tmp_path, monkeypatch, capsys
+):
+    weights = pretrained_weights(tmp_path)
+    images = pictures()
+    np.savez(
+        tmp_path / "rows.npz",
+        images=images.images,
+        targets=images.targets,
+        labels=np.array(images.labels),
+        split=images.split,
+    )
+    figures = {"seconds": 150.0, "epochs": 2, "bytes": 5e9, "free": free}
+    monkeypatch.setattr("credibly.train.fitting.estimated", lambda *_: figures)
+    monkeypatch.setattr("credibly.cli.terminal.LINE_SECONDS", 0.002)
+    command = ["train", str(tmp_path / "rows.npz"), "--model", "resnet20-32", "--loss", "bce"]
+    command += ["--epochs", "2"]
+    assert main([*command, "--weights", weights, "--out", str(tmp_path / "run")]) == 0
+    shown = capsys.readouterr().err
+    assert "Estimate: 2.5 minutes for 2 epochs, 5.0 GB of memory." in shown
+    assert ("needs about 5.0 GB of memory, and 1.0 GB are free" in shown) == (free < 5e9)
+    assert "bce, resnet20-32 · last layer · l2 " in shown
+    assert "bce, resnet20-32 · epoch 1 · loss " in shown

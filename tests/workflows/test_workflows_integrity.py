@@ -18,7 +18,7 @@ from credibly.cli import main
 from credibly.predictions import Writer
 from credibly.predictions.folders import shard_metadata, shard_name
 from credibly.train import fit, recipe
-from credibly.train.checkpoint import read_tensors, save_tensors
+from credibly.train.run_folder import read_tensors, save_tensors
 from credibly.workflows import check_files
 
 GOLDEN = Path(__file__).parents[1] / "compatibility/golden"

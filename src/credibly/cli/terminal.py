@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 LINE_SECONDS = 30.0
 
+Advance = Callable[..., None]
+"""Called with the amount of work done since the last call, and the text to show."""
+
 # Characters that a terminal would act on instead of showing them: control characters (C0, DEL, C1),
 # line and paragraph separators, and marks that change the direction of text.
 _CONTROLS = "\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
@@ -288,8 +291,10 @@ def plain(value: object) -> object:
 @contextmanager
 def progress(
     description: str, total: float | None = None, *, quiet: bool = False
-) -> Iterator[Callable[[float], None]]:
-    """Show a bar on stderr until the work is done; yield ``advance(amount)``.
+) -> Iterator[Advance]:
+    """Show a bar on stderr until the work is done; yield ``advance(amount, text="")``.
+
+    ``text`` is shown after the description.
 
     If stderr is not a terminal, a line reports the progress every ``LINE_SECONDS``. With ``quiet``,
     nothing is shown.
@@ -299,7 +304,7 @@ def progress(
         ...     advance(3)
     """
     if quiet:
-        yield lambda amount: None
+        yield lambda amount, text="": None
         return
     if not sys.stderr.isatty():
         with _lines(description, total) as advance:
@@ -313,21 +318,27 @@ def progress(
     columns = (name, BarColumn(), TaskProgressColumn(), TimeLeft())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(safe(description), total=total)
-        yield lambda amount: bar.advance(task, amount)
+
+        def advance(amount: float, text: str = "") -> None:
+            bar.update(task, advance=amount, description=safe(description + text))
+
+        yield advance
 
 
 @contextmanager
-def _lines(description: str, total: float | None) -> Iterator[Callable[[float], None]]:
+def _lines(description: str, total: float | None) -> Iterator[Advance]:
     """Write a line of progress to stderr at intervals, for logs."""
-    done, start, end = [0.0], time.monotonic(), threading.Event()
+    done, start, end = 0.0, time.monotonic(), threading.Event()
+    shown = description
 
     def write_lines() -> None:
         while not end.wait(LINE_SECONDS):
-            share = f"{done[0] / total:.0%}, " if total else ""
-            complain(f"{description}: {share}{time.monotonic() - start:.0f} seconds")
+            share = f"{done / total:.0%}, " if total else ""
+            complain(f"{shown}: {share}{time.monotonic() - start:.0f} seconds")
 
-    def advance(amount: float) -> None:
-        done[0] += amount
+    def advance(amount: float, text: str = "") -> None:
+        nonlocal done, shown
+        done, shown = done + amount, description + text
 
     thread = threading.Thread(target=write_lines, daemon=True)
     thread.start()

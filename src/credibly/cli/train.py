@@ -19,7 +19,8 @@ from credibly.cli.command import (
     with_flags,
     with_reader_options,
 )
-from credibly.cli.terminal import print_json, print_table, print_text
+from credibly.cli.terminal import Advance, complain, print_json, print_table, print_text, progress
+from credibly.train.callbacks import Callback
 from credibly.train.recipes import (
     RECIPES,
     Recipe,
@@ -185,6 +186,51 @@ def _refuse_stored_code(stored: Mapping[str, object], options: TrainOptions) -> 
         )
 
 
+WORTH_SAYING = 10.0
+"""Seconds from which on an estimate is shown."""
+
+
+class _Progress(Callback):
+    """Show what is being trained, and the latest metrics."""
+
+    def __init__(self, advance: Advance) -> None:
+        self._advance, self._share, self._text = advance, 0.0, ""
+
+    def _show(self, text: str, share: float = 0.0) -> None:
+        self._advance(max(share - self._share, 0.0), text)
+        self._share = max(share, self._share)
+
+    def on_estimate(self, figures: dict[str, float]) -> None:
+        from credibly.notebook import counted
+
+        needed, free = (f"{figures[name] / 1e9:.1f} GB" for name in ("bytes", "free"))
+        minutes, epochs = figures["seconds"] / 60, counted(round(figures["epochs"]), "epoch")
+        if figures["seconds"] > WORTH_SAYING:
+            complain(f"Estimate: {minutes:.1f} minutes for {epochs}, {needed} of memory.")
+        if figures["bytes"] > figures["free"]:
+            complain(
+                f"Training needs about {needed} of memory, and {free} are free. Lower --batch-size "
+                "(--accumulate keeps the size of a step) or --image-size."
+            )
+
+    def on_linear_probe(self, figures: JsonObject) -> None:
+        self._show(f" · last layer · l2 {figures['l2']:g} · nll {figures['nll']:.4f}")
+
+    def on_candidate(self, figures: JsonObject) -> None:
+        spent, left = figures["spent"], figures["left"]
+        of = f"{figures['model']}, model {figures['number']} of {figures['total']}"
+        text = f" · {of} · {spent:.0f} s spent, about {left:.0f} s left"
+        self._show(text, spent / max(spent + left, 1e-9))
+
+    def on_update(self, done: int, total: int) -> None:
+        self._show(self._text, done / total)
+
+    def on_epoch(self, figures: JsonObject) -> None:
+        keys = [key for key in ("loss", "l2", "nll", "map", "ace") if key in figures]
+        shown = ", ".join(f"{key} {figures[key]:.3g}" for key in keys)
+        self._text = f" · {'fit' if 'l2' in figures else 'epoch'} {figures['epoch']} · {shown}"
+
+
 def run(options: TrainOptions) -> None:
     from credibly.checks import out_can_be_written
 
@@ -192,7 +238,6 @@ def run(options: TrainOptions) -> None:
     check_library(recipe, options.preset)
     out_can_be_written(options.out, folder=True)
     from credibly import data, train
-    from credibly.train.callbacks import ProgressBar
 
     rows = data.load(
         options.data,
@@ -204,8 +249,7 @@ def run(options: TrainOptions) -> None:
         print_text(f"{rows.source}: {rows.preparation}")
     recipe = train.resolve(recipe, rows)
     shown = is_main() and not (options.quiet or options.json)
-    bar = ProgressBar(f"{recipe.loss}, {recipe.in_words()}")
-    try:
+    with progress(f"{recipe.loss}, {recipe.in_words()}", total=1, quiet=not shown) as advance:
         done = train.fit(
             rows,
             recipe,
@@ -213,10 +257,8 @@ def run(options: TrainOptions) -> None:
             seed=seed,
             resume=options.resume,
             overwrite=options.overwrite,
-            callback=bar if shown else None,
+            callback=_Progress(advance) if shown else None,
         )
-    finally:
-        bar.close()
     if not is_main():
         return
     table = done.candidates.get("candidates", [])

@@ -6,7 +6,7 @@
 (torch.Size([2, 3]), torch.Size([3]))
 """
 
-from credibly.models.building import build
 from credibly.models.cached_features import cache_features
+from credibly.models.network import build
 
 __all__ = ["build", "cache_features"]

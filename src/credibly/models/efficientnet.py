@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from credibly.checks import InputError
 from credibly.untrusted.tensors import torch_load
 
-INPUT_MEAN, INPUT_SCALE = 127 / 255, 128 / 255
-"""The published weights expect (pixel − 127) / 128, with pixels from 0 to 255."""
+INPUT = 127 / 255, 128 / 255
+"""Mean and scale: published weights expect (pixel − 127) / 128, with pixels from 0 to 255."""
 
 STEM, HEAD = 32, 1280
 STAGES = (
@@ -57,8 +57,7 @@ class EfficientNetLite0(nn.Module):
             blocks = []
             for number in range(repeats):
                 step = stride if number == 0 else 1
-                kind = _InvertedResidual if expansion > 1 else _Separable
-                blocks.append(kind(width, channels_out, kernel, step, expansion))
+                blocks.append(_block(width, channels_out, kernel, step, expansion))
                 width = channels_out
             stages.append(nn.Sequential(*blocks))
         self.blocks = nn.Sequential(*stages)
@@ -96,44 +95,37 @@ class SameConv2d(nn.Conv2d):
         return super().forward(F.pad(input, edges))
 
 
-class _InvertedResidual(nn.Module):
-    """Widen (1×1), filter each channel, narrow (1×1); add the input if the shapes are equal."""
+class _Block(nn.Module):
+    """Convolutions with norms; add the input if the shapes are equal.
 
-    def __init__(
-        self, channels_in: int, channels_out: int, kernel: int, stride: int, expansion: int
-    ) -> None:
+    Args:
+        layers: convolutions by name. All but the last are followed by ReLU6.
+        residual: whether to add the input.
+    """
+
+    def __init__(self, layers: dict[str, nn.Conv2d], residual: bool) -> None:
         super().__init__()
-        wide = channels_in * expansion
-        self.residual = stride == 1 and channels_in == channels_out
-        self.conv_pw = nn.Conv2d(channels_in, wide, 1, bias=False)
-        self.bn1 = _norm(wide)
-        self.conv_dw = SameConv2d(wide, wide, kernel, stride, groups=wide)
-        self.bn2 = _norm(wide)
-        self.conv_pwl = nn.Conv2d(wide, channels_out, 1, bias=False)
-        self.bn3 = _norm(channels_out)
+        self.names, self.residual = tuple(layers), residual
+        for number, (name, layer) in enumerate(layers.items(), start=1):
+            setattr(self, name, layer)
+            setattr(self, f"bn{number}", _norm(layer.out_channels))
 
     def forward(self, maps: Tensor) -> Tensor:
-        wide = F.relu6(self.bn1(self.conv_pw(maps)), inplace=True)
-        wide = F.relu6(self.bn2(self.conv_dw(wide)), inplace=True)
-        narrow = self.bn3(self.conv_pwl(wide))
-        return maps + narrow if self.residual else narrow
+        found = maps
+        for number, name in enumerate(self.names, start=1):
+            found = getattr(self, f"bn{number}")(getattr(self, name)(found))
+            found = found if number == len(self.names) else F.relu6(found, inplace=True)
+        return maps + found if self.residual else found
 
 
-class _Separable(nn.Module):
-    """Filter each channel, then mix channels (1×1): the first stage, which does not widen."""
-
-    def __init__(
-        self, channels_in: int, channels_out: int, kernel: int, stride: int, expansion: int
-    ) -> None:
-        super().__init__()
-        self.conv_dw = SameConv2d(channels_in, channels_in, kernel, stride, groups=channels_in)
-        self.bn1 = _norm(channels_in)
-        self.conv_pw = nn.Conv2d(channels_in, channels_out, 1, bias=False)
-        self.bn2 = _norm(channels_out)
-
-    def forward(self, maps: Tensor) -> Tensor:
-        maps = F.relu6(self.bn1(self.conv_dw(maps)), inplace=True)
-        return self.bn2(self.conv_pw(maps))
+def _block(channels_in: int, channels: int, kernel: int, stride: int, expansion: int) -> _Block:
+    """Widen (1×1), filter each channel, narrow (1×1). The first stage does not widen."""
+    wide = channels_in * expansion
+    widen = {"conv_pw": nn.Conv2d(channels_in, wide, 1, bias=False)} if expansion > 1 else {}
+    each = {"conv_dw": SameConv2d(wide, wide, kernel, stride, groups=wide)}
+    last = "conv_pwl" if widen else "conv_pw"
+    layers = {**widen, **each, last: nn.Conv2d(wide, channels, 1, bias=False)}
+    return _Block(layers, bool(widen) and stride == 1 and channels_in == channels)
 
 
 def _norm(channels: int) -> nn.BatchNorm2d:

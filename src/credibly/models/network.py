@@ -1,4 +1,4 @@
-"""The structure of every model: standardisation, backbone, dropout, head.
+"""Networks: standardisation, backbone, dropout, head; ``build`` makes them by name.
 
 First layers accept sparse rows (``Tensors`` of terms, values and starts) as well as dense rows.
 Their weights have the layout of torch's layers, so a network trained on sparse rows is loaded,
@@ -12,15 +12,20 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
+from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from credibly.checks import InputError
-from credibly.data import SparseRows
+from credibly import checks, names
+from credibly.checks import InputError, nearest
+from credibly.data import Data, SparseRows
 from credibly.data.token_rows import Tensors
+from credibly.data.torch_datasets import DEFAULT_SIZE
+from credibly.models.trees import TREES
 from credibly.types import Array
 
 Inputs: TypeAlias = Tensor | Tensors
@@ -479,3 +484,229 @@ class Stack(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         pairs = zip(self.weights, self.members, strict=True)
         return torch.stack([weight * member(inputs) for weight, member in pairs]).sum(dim=0)
+
+
+# From a name to the network ---------------------------------------------------------------------
+
+PRETRAINED = "pretrained"
+"""Instead of a file: the weights that the library itself has for this name."""
+
+OUTSIDE = ("timm", "hf")
+"""Libraries of other networks."""
+
+CONVOLUTIONAL = (*names.NETWORKS, "efficientnet-lite0")
+"""Networks for images."""
+
+MODELS = ("linear", "mlp", *TREES, "tfidf", "cnn", *CONVOLUTIONAL, "timm:NAME", "hf:NAME")
+"""Names for ``build``; NAME stands for one of that library's."""
+
+DROPOUT = {"mlp": 0.5, "cnn": 0.2, "efficientnet-lite0": 0.2}
+HIDDEN = {"mlp": 512, "cnn": 16}
+"""What ``dropout`` and ``hidden`` are when not given."""
+
+SMALLEST = {"vgg16": 32, "efficientnet-lite0": 32}
+"""Fewest pixels per side; 4 for the other convolutional networks."""
+
+
+def build(
+    name: str,
+    inputs: Data | Sequence[int],
+    num_labels: int | None = None,
+    *,
+    num_outputs: int | None = None,
+    dropout: float | None = None,
+    hidden: int | None = None,
+    frozen: bool = False,
+    weights: str | Path | None = None,
+    image_size: int | None = None,
+    fixed_norms: bool = False,
+    views: str = "one",
+) -> NetworkModule:
+    """Build a model by name, with its standardisation fitted on the training rows of ``inputs``.
+
+    Args:
+        name: one of ``MODELS``; see docs/guide/training.md.
+        inputs: the data, or the shape of one input, (features,) or (channels, height, width).
+            With a shape, the standardisation is the identity until weights are loaded.
+        num_labels: number of labels; by default that of the data.
+        num_outputs: ``loss.num_outputs(num_labels)``, for losses with more than one score per
+            label.
+        dropout: before the head; the default depends on the model.
+        hidden: width of the hidden layer of ``mlp`` or of the first stage of ``cnn``.
+        frozen: train only the head.
+        weights: weights of the backbone: a local ``.safetensors`` file (for ``hf:`` a folder);
+            ``"pretrained"`` for those that the library has under this name; ``"auto"`` for the
+            ImageNet weights of ``efficientnet-lite0`` that ``credibly[images]`` installs.
+        image_size: side of the images, if they are read from files.
+        fixed_norms: keep the statistics of batch norms in training, for small batches.
+        views: ``one``; ``flip`` or ``crops`` average the scores of several views of an image in
+            evaluation mode.
+
+    Example:
+        >>> build("linear", (3,), num_labels=2, num_outputs=4).head
+        SparseLinear(in_features=3, out_features=4, bias=True)
+    """
+    data = inputs if isinstance(inputs, Data) else None
+    if data is not None and data.texts is not None:
+        raise InputError(
+            "networks for texts are built from the texts they train on; use `cr.train.fit`."
+        )
+    if name == "tfidf":
+        what = f"inputs of shape {inputs}" if data is None else data.kind
+        raise InputError(f"tfidf takes texts; the data hold {what}. Use mlp or linear.")
+    if name in TREES:
+        raise InputError(f"{name} is not a network. Choose it with `--model` or a recipe.")
+    shape = _shape(inputs, image_size)
+    if num_labels is None:
+        if data is None:
+            raise InputError("`num_labels` must be given when the model is built by input shape.")
+        num_labels = data.num_labels
+    num_labels = int(checks.at_least("num_labels", num_labels, 1))
+    num_scores = num_labels if num_outputs is None else num_outputs
+    dropout = DROPOUT.get(name, 0.0) if dropout is None else dropout
+    checks.fraction("dropout", dropout, high_open=True)
+    hidden = HIDDEN.get(name, 1) if hidden is None else int(checks.at_least("hidden", hidden, 1))
+    if checks.choice("views", views, VIEWS) != "one":
+        _images_only(f"`views` {views}", shape)
+    standardize, train = Standardize(shape[0]), None
+    if data is not None:
+        train = data.part("train")
+        train = train if len(train) else data
+        if data.sparse_features is not None:
+            _check_sparse(name, shape, num_scores if name == "linear" else hidden)
+        _fit(standardize, train)
+    backbone, width = _backbone(name, shape, hidden, dropout, weights, standardize)
+    if weights is not None:
+        _load(backbone, weights, name)
+    network = NetworkModule(
+        *(name, shape, standardize, backbone, width, num_scores),
+        dropout=dropout,
+        frozen=frozen,
+        fixed_norms=fixed_norms,
+        views=views,
+    )
+    if train is not None and train.sparse_features is not None:
+        _start_sparse(network, train.sparse_features)
+    return network
+
+
+def _check_sparse(name: str, shape: tuple[int, ...], outputs: int) -> None:
+    if name not in SPARSE:
+        raise InputError(
+            f"`model` {name} takes dense inputs; the data hold {shape[0]:,} sparse features. Use "
+            f"{' or '.join(SPARSE)}."
+        )
+    # Weights, gradient and two moments of the optimizer.
+    checks.fits_memory(f"the first layer of {name}", shape[0], outputs, itemsize=16)
+
+
+@torch.no_grad()
+def _start_sparse(network: NetworkModule, rows: SparseRows) -> None:
+    """Scale the first weights for the non-zero values of a row, because most columns are zero.
+
+    The weights of columns without training rows start at 0, and so do all weights of ``linear``:
+    the data contain no information about them.
+    """
+    filled = max(rows.matrix.nnz / max(len(rows), 1), 1.0)
+    seen = np.bincount(rows.matrix.indices, minlength=rows.shape[1]) > 0
+    first = next(each for each in network.modules() if isinstance(each, SparseLinear))
+    scale = 0.0 if network.name == "linear" else (rows.shape[1] / filled) ** 0.5
+    first.weight.mul_(torch.from_numpy(np.where(seen, scale, 0.0).astype(np.float32)))
+
+
+def _shape(inputs: Data | Sequence[int], image_size: int | None) -> tuple[int, ...]:
+    if isinstance(inputs, Data):
+        shape = inputs.input_shape or (3, DEFAULT_SIZE, DEFAULT_SIZE)
+        inputs = shape if image_size is None or len(shape) == 1 else (shape[0], *[image_size] * 2)
+    shape = tuple(int(side) for side in inputs)
+    if len(shape) not in (1, 3) or min(shape) < 1:
+        raise InputError(
+            f"an input must have shape (features,) or (channels, height, width); got {shape}."
+        )
+    return shape
+
+
+def _fit(standardize: Standardize, train: Data) -> None:
+    if train.features is not None:
+        standardize.fit(train.features, LIMIT)
+    elif train.sparse_features is not None:
+        standardize.fit_sparse(train.sparse_features, LIMIT)
+    elif isinstance(train.images, np.ndarray):
+        # A thousand images determine the mean and deviation of a channel well enough.
+        sample = train.images[:: max(1, len(train) // 1000)]
+        standardize.fit(sample.reshape(-1, sample.shape[3]) / np.float32(255))
+
+
+def _backbone(
+    name: str,
+    shape: tuple[int, ...],
+    hidden: int,
+    dropout: float,
+    weights: str | Path | None,
+    standardize: Standardize,
+) -> tuple[nn.Module, int]:
+    """Return a backbone, without weights from a file, and the number of its features."""
+    library, _, inner = name.partition(":")
+    size = int(np.prod(shape))
+    if name == "linear":
+        return Flatten(), size
+    if name == "mlp":
+        # The dropout on the inputs is half of that before the head.
+        layers = nn.Sequential(Dropout(dropout / 2), SparseLinear(size, hidden), nn.ReLU())
+        return nn.Sequential(Flatten(), layers), hidden
+    if name != "cnn" and name not in CONVOLUTIONAL and not (library in OUTSIDE and inner):
+        known = ", ".join(MODELS)
+        raise InputError(f"`model` must be one of {known}; got {name!r}. {nearest(name, MODELS)}")
+    from credibly.models import backbones, efficientnet
+
+    _images_only(name, shape)
+    if library in OUTSIDE:
+        make = backbones.timm_backbone if library == "timm" else backbones.huggingface_backbone
+        backbone = make(inner, shape, weights, standardize)
+        return backbone, backbones.output_size(backbone, shape, name)
+    smallest = SMALLEST.get(name, 4)
+    if min(shape[1:]) < smallest:
+        raise InputError(
+            f"{name} takes images of at least {smallest} × {smallest} pixels; got {shape[1:]}. "
+            f"Give `image_size` {smallest} or more."
+        )
+    if name == "cnn":
+        backbone = backbones.Convolutions(shape[0], hidden)
+        return backbone, backbone.num_features
+    if name == "efficientnet-lite0":
+        mean, scale = (np.full(shape[0], each) for each in efficientnet.INPUT)
+        standardize.set(mean, scale)
+        network: Any = efficientnet.EfficientNetLite0
+    else:
+        module, _, function = names.NETWORKS[name].partition(":")
+        network = getattr(import_module(module), function)
+    # A third faster on CPUs, and the layout that tensor cores prefer.
+    backbone = network(shape[0]).to(memory_format=torch.channels_last)
+    return backbone, backbone.num_features
+
+
+def _load(backbone: nn.Module, weights: str | Path, name: str) -> None:
+    """Load weights from a file, or the published ones."""
+    from credibly.models import backbones, efficientnet
+
+    library = name.partition(":")[0]
+    if weights == "auto":
+        if name != "efficientnet-lite0":
+            raise InputError(
+                f"`weights` auto means the ImageNet weights of efficientnet-lite0; got {name}. "
+                "Give a file, or for networks of timm and transformers `weights` pretrained."
+            )
+        backbone.load_state_dict(efficientnet.published_weights())
+    elif weights == PRETRAINED and library not in OUTSIDE:
+        raise InputError(
+            "`weights` pretrained stands for weights that timm or transformers have; the built-in "
+            f"{name} comes without. Give a file, --weights FILE.safetensors, for "
+            "efficientnet-lite0 auto, or start from random weights, --weights none."
+        )
+    elif weights != PRETRAINED and library != "hf":  # others have loaded theirs
+        backbones.load_weights(backbone, weights, name)
+
+
+def _images_only(name: str, shape: tuple[int, ...]) -> None:
+    if len(shape) != 3:
+        raise InputError(f"{name} takes images; the data hold {shape[0]} features. Use mlp.")

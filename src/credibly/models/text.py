@@ -20,13 +20,8 @@ from credibly.checks import InputError, at_least
 from credibly.data import Data, SparseRows
 from credibly.data.token_rows import Encoded, Tensors, TokenRows
 from credibly.files import atomic_path
-from credibly.models.building import (
-    PRETRAINED,
-    huggingface_config,
-    huggingface_model,
-    library,
-)
-from credibly.models.network import Inputs, NetworkModule, Standardize
+from credibly.models.backbones import huggingface_config, huggingface_model, library
+from credibly.models.network import PRETRAINED, Inputs, NetworkModule, Standardize
 from credibly.types import Array, JsonObject
 from credibly.untrusted.budget import first_line
 from credibly.untrusted.documents import read_json_object

@@ -15,10 +15,10 @@ assembly            from data and a recipe to model, loss and accelerator
 linear              the solver of every linear model; folds; the last layer first (LP-FT)
 auto                models for features, compared on rows they did not see
 trainer             the one training loop
-checkpoint          everything that resuming needs, in one file
 distributed         batches; one loss over all processes; scores and metrics of rows
 extreme_classif…    runs on very many labels, of which rows keep the most probable
-run_folder, run     the folder of a run; a trained run, ready to predict
+run_folder          the files of a run: configuration, checkpoints, log, checksums
+run                 a trained run, ready to predict
 prediction, onnx    predictions of many rows in parts; export
 ==================  ==========================================================================
 """
@@ -40,11 +40,12 @@ from credibly.train.recipes import (
 
 if TYPE_CHECKING:
     from credibly.train.assembly import resolve
-    from credibly.train.callbacks import Callback, read_log
+    from credibly.train.callbacks import Callback
     from credibly.train.fitting import fit
     from credibly.train.onnx import export
     from credibly.train.run import Run
     from credibly.train.run import load as load
+    from credibly.train.run_folder import read_log
 
 __all__ = [
     "Auto",
@@ -66,10 +67,11 @@ __all__ = [
 
 # No module has the name of a function: importing it would replace the function by the module.
 _MODULES = {
-    **dict.fromkeys(("Callback", "read_log"), "callbacks"),
     **dict.fromkeys(("Run", "load"), "run"),
+    "Callback": "callbacks",
     "export": "onnx",
     "fit": "fitting",
+    "read_log": "run_folder",
     "resolve": "assembly",
 }
 

@@ -23,7 +23,7 @@ from credibly.data.images import LazyImages
 from credibly.data.splits import TEST, TRAIN
 from credibly.data.torch_datasets import DEFAULT_SIZE
 from credibly.models import efficientnet
-from credibly.models.building import CONVOLUTIONAL
+from credibly.models.network import CONVOLUTIONAL
 from credibly.models.text import build_text
 from credibly.targets import MANY_LABELS, SparseTargets
 from credibly.train.auto import folds_for

@@ -24,10 +24,9 @@ from credibly.models.network import HeadedModule, NetworkModule
 from credibly.pipeline import Pipeline
 from credibly.targets import SparseTargets, Targets
 from credibly.train import assembly, recipes
-from credibly.train import checkpoint as checkpoints
 from credibly.train.assembly import text_model, with_names
 from credibly.train.auto import choose, problem_of
-from credibly.train.callbacks import Callback, Log
+from credibly.train.callbacks import Callback
 from credibly.train.distributed import EpochEvaluator, SingleProcess, score, threads_for, to_score
 from credibly.train.extreme_classification import (
     ManyLabelsEvaluator,
@@ -43,10 +42,12 @@ from credibly.train.run import Run, load, ready, write_calibration, write_model
 from credibly.train.run_folder import (
     MANIFEST,
     METRICS,
+    Log,
     all_rows_train,
     claimed,
     description,
     few_rows,
+    newest_checkpoint,
     pooled,
     write_manifest,
 )
@@ -311,7 +312,7 @@ def _train(job: _Job, rows: Data, network: nn.Module) -> None:
         evaluator = ManyLabelsEvaluator(recipe, held_out_rows, held_out.targets)
     else:
         evaluator = EpochEvaluator(recipe, held_out_rows, held_out.targets, held_out.weights)
-    begun = job.state is not None and checkpoints.newest(job.state) is not None
+    begun = job.state is not None and newest_checkpoint(job.state) is not None
     train_rows = _augmented(rows.part("train"), recipe, job.seed)
     alone = isinstance(job.accelerator, SingleProcess) and type(job.callback) is not Callback
     ours = isinstance(network, NetworkModule)  # copying others may be expensive

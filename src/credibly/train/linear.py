@@ -29,10 +29,9 @@ from credibly.checks import InputError
 from credibly.data.splits import CALIBRATION, TRAIN, rarest_label
 from credibly.memory_limits import give_back
 from credibly.pipeline import Pipeline
-from credibly.train import checkpoint as checkpoints
 from credibly.train.callbacks import Callback
-from credibly.train.checkpoint import Checkpoint, prefixed
 from credibly.train.distributed import EpochEvaluator, SingleProcess, score, to_score
+from credibly.train.run_folder import Checkpoint, prefixed, restoring, write_checkpoint
 from credibly.types import Array
 
 if TYPE_CHECKING:
@@ -252,7 +251,7 @@ def solve(
     start = Layer(zeros, np.asarray(bias, np.float64))
     begin = best = last = [start] * len(folds)
     if state is not None:
-        with checkpoints.restoring(state) as saved:
+        with restoring(state) as saved:
             if saved is not None:
                 search.tried = [(int(at), dict(row)) for at, row in saved.values["tried"]]
                 best = last = _layers(saved, "best", folds)
@@ -270,7 +269,7 @@ def solve(
         search.report(callback)
         if state is not None:
             kept = {"best": best, "last": last} if search.all else {"best": best}
-            checkpoints.write(state, len(search.tried), _checkpoint(search, kept))
+            write_checkpoint(state, len(search.tried), _checkpoint(search, kept))
         callback.on_update(len(search.tried), len(search.tried) + (search.next() is not None))
     l2 = search.penalties[search.best]
     scores, odds = problem.out_of_fold(best, folds) if measure else (np.zeros((0, 0)),) * 2

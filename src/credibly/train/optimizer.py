@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 import torch
@@ -264,3 +264,30 @@ def average_gradients(parameters: Iterable[Tensor], processes: int) -> None:
                 parameter.grad = torch.zeros_like(parameter)
             dist.all_reduce(parameter.grad)
             parameter.grad /= processes
+
+
+def flatten_optimizer(
+    optimizer: torch.optim.Optimizer | Updates,
+) -> tuple[dict[str, Tensor], JsonObject]:
+    """Return state tensors by ``index.name``, and the numbers of the state that are not tensors."""
+    tensors: dict[str, Tensor] = {}
+    numbers: JsonObject = {}
+    for index, state in optimizer.state_dict()["state"].items():
+        for name, value in state.items():
+            target = tensors if isinstance(value, Tensor) else numbers
+            target[f"{index}.{name}"] = value
+    return tensors, numbers
+
+
+def restore_optimizer(
+    optimizer: torch.optim.Optimizer | Updates,
+    tensors: Mapping[str, Tensor],
+    numbers: Mapping[str, object],
+) -> None:
+    """Undo ``flatten_optimizer``; learning rates and decays of ``optimizer`` do not change."""
+    state: dict[int, JsonObject] = {}
+    for key, value in {**tensors, **numbers}.items():
+        index, name = key.split(".", 1)
+        state.setdefault(int(index), {})[name] = value
+    groups = optimizer.state_dict()["param_groups"]
+    optimizer.load_state_dict({"state": state, "param_groups": groups})

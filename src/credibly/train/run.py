@@ -31,7 +31,6 @@ from credibly.train.assembly import (
     text_model,
 )
 from credibly.train.auto import empty_members, members_of
-from credibly.train.checkpoint import prefixed, read_tensors, save_tensors
 from credibly.train.distributed import SingleProcess, score, to_score
 from credibly.train.extreme_classification import top_of_rows, top_predictions
 from credibly.train.recipes import Recipe, from_table, is_compared
@@ -44,7 +43,10 @@ from credibly.train.run_folder import (
     METRICS,
     MODEL,
     manifest_problems,
+    prefixed,
     read_config,
+    read_tensors,
+    save_tensors,
 )
 from credibly.types import Array, ArrayLike, ArrowTable, JsonObject
 from credibly.untrusted.documents import read_json_object

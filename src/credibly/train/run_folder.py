@@ -1,4 +1,4 @@
-"""The folder of a run: its layout version, its configuration, and who may write to it."""
+"""The folder of a run: configuration, checkpoints, log and checksums, and who may write to it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,16 @@ from credibly.data import splits
 from credibly.data.preparation import Preparation
 from credibly.files import atomic_path, make_folder, sweep, write_json
 from credibly.targets import SparseTargets
+from credibly.train.callbacks import Callback
 from credibly.train.recipes import INCIDENTAL, Recipe, Solved, from_table, to_table
 from credibly.types import JsonObject
-from credibly.untrusted.documents import read_json_object, read_toml
+from credibly.untrusted.budget import read_bytes
+from credibly.untrusted.documents import parse_json, read_json_object, read_toml
+from credibly.untrusted.tensors import load_safetensors
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from credibly.data import Data
 
 LAYOUT = "1.0"
@@ -360,6 +365,199 @@ def manifest_problems(folder: Path) -> dict[Path, str | None]:
 ADVICE = (
     f"Put the file back as it was, or train again. To use the run as it is now, delete {MANIFEST}."
 )
+
+
+# Tensors and checkpoints -------------------------------------------------------------------
+#
+# A checkpoint, ``state/step-00000042.safetensors``, contains all that a run needs to resume
+# exactly. Its header contains a JSON document. It is never incomplete.
+
+KEPT = 2
+"""Number of checkpoints that are kept."""
+
+
+@dataclasses.dataclass
+class Checkpoint:
+    """Tensors by name, and plain values."""
+
+    tensors: dict[str, Tensor]
+    values: JsonObject
+
+    def group(self, prefix: str) -> dict[str, Tensor]:
+        """Return the tensors whose names begin with ``prefix.``, with the prefix removed."""
+        start = prefix + "."
+        return {k[len(start) :]: v for k, v in self.tensors.items() if k.startswith(start)}
+
+
+def prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return ``tensors`` with ``prefix.`` before each name."""
+    return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor], values: Mapping[str, object]) -> None:
+    """Write one safetensors file, atomically, with ``values`` as JSON in its header."""
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    plain = _plain(tensors)
+    about = {"version": __version__, checksums.KEY: checksums.PLACEHOLDER, **values}
+    header = {"credibly": json.dumps(about, sort_keys=True)}
+    try:
+        with atomic_path(path) as beside:
+            save_file(plain, beside, metadata=header)
+            checksums.seal(beside)
+            beside.chmod(0o666 & ~_umask())  # safetensors makes it readable by the owner only
+    except SafetensorError as error:
+        raise OSError(f"{path} could not be written: {error}") from error
+
+
+def _plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return tensors that safetensors accepts; copy only those that it would refuse.
+
+    It refuses tensors that share memory, such as tied weights, and tensors that are not contiguous,
+    such as those of channels_last networks.
+    """
+    import torch
+
+    plain, seen = {}, set()
+    for name, tensor in tensors.items():
+        own = tensor.detach().cpu()
+        memory = own.untyped_storage().data_ptr()
+        if memory in seen or not own.is_contiguous():
+            own = own.clone(memory_format=torch.contiguous_format)
+        seen.add(memory)
+        plain[name] = own
+    return plain
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def read_tensors(path: Path) -> Checkpoint:
+    """Return what ``save_tensors`` wrote. Raise if the bytes of the file have changed."""
+    tensors, entries = load_safetensors(path)
+    header = entries.get("credibly")
+    if header is None:
+        raise InputError(f"{path} was not written by credibly: its header has no entry for it.")
+    values = parse_json(header, f"{path}: its header's entry must be JSON")
+    if not isinstance(values, dict) or not isinstance(values.get("version"), str):
+        raise InputError(f"{path}: its header's entry must hold a version; got {header[:80]!r}.")
+    checksums.check(path)
+    values.pop(checksums.KEY, None)
+    return Checkpoint(tensors, values)
+
+
+def _check_version(path: Path, version: str) -> None:
+    """Raise for a checkpoint of another version: an identical result needs the same code."""
+    ours, theirs = __version__.split("."), version.split(".")
+    if ours[:2] != theirs[:2]:
+        raise InputError(
+            f"{path} was written by credibly {version}; this is {__version__}. "
+            f"Install `credibly=={version}` to continue, or train again."
+        )
+
+
+def write_checkpoint(folder: Path, step: int, checkpoint: Checkpoint) -> None:
+    """Add a checkpoint to ``folder`` and delete all but the last two."""
+    save_tensors(folder / f"step-{step:09d}.safetensors", checkpoint.tensors, checkpoint.values)
+    for old in _checkpoints(folder)[:-KEPT]:
+        old.unlink(missing_ok=True)
+
+
+def newest_checkpoint(folder: Path) -> Checkpoint | None:
+    """Return the last checkpoint of ``folder``, or ``None`` if it has none."""
+    files = _checkpoints(folder)
+    if not files:
+        return None
+    try:
+        found = read_tensors(files[-1])
+    except InputError as error:
+        raise _damaged(files, str(error)) from error
+    _check_version(files[-1], found.values["version"])
+    return found
+
+
+@contextmanager
+def restoring(folder: Path) -> Iterator[Checkpoint | None]:
+    """Yield the last checkpoint, if there is one; raise if it does not fit the run."""
+    saved = newest_checkpoint(folder)
+    try:
+        yield saved
+    except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
+        files = _checkpoints(folder)
+        reason = str(error).strip().splitlines()[0].rstrip(":.")
+        reason = f"it lacks {reason}" if isinstance(error, KeyError) else reason
+        raise _damaged(files, f"{files[-1]} must fit this run; {reason}.") from error
+
+
+def _damaged(files: list[Path], what: str) -> InputError:
+    """Return the error for a damaged checkpoint; it names the earlier one to resume from."""
+    start = f"from {files[-2].name}" if len(files) > 1 else "from the first step"
+    return InputError(f"{what} Delete it to continue {start}. The result will be the same.")
+
+
+def _checkpoints(folder: Path) -> list[Path]:
+    return sorted(folder.glob("step-*.safetensors"))
+
+
+# The log -------------------------------------------------------------------------------------
+
+
+class Log(Callback):
+    """Write each epoch to the run's ``log.jsonl``, then call ``inner``.
+
+    If an epoch is repeated after a crash, its line is replaced, so the file always reads as one
+    uninterrupted run.
+    """
+
+    def __init__(self, folder: Path, inner: Callback) -> None:
+        self.path, self.inner = folder / "log.jsonl", inner
+        self.lines = read_log(self.path)  # a damaged log is an error before training starts
+        self.on_linear_probe, self.on_candidate = inner.on_linear_probe, inner.on_candidate
+        self.on_update, self.on_estimate = inner.on_update, inner.on_estimate
+
+    def on_epoch(self, figures: JsonObject) -> None:
+        self.lines = [line for line in self.lines if line["epoch"] < figures["epoch"]]
+        self.lines.append(figures)
+        with atomic_path(self.path) as beside:
+            text = "".join(json.dumps(line) + "\n" for line in self.lines)
+            beside.write_text(text, encoding="utf-8")
+        self.inner.on_epoch(figures)
+
+
+def read_log(path: Path) -> list[JsonObject]:
+    """Return the epochs of a run so far, from its ``log.jsonl``; none if the file does not exist.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "log.jsonl"
+        >>> _ = path.write_text('{"epoch": 1, "nll": 0.25}\\n')
+        >>> read_log(path)
+        [{'epoch': 1, 'nll': 0.25}]
+
+    Raises:
+        InputError: if a line is not the JSON object of an epoch.
+    """
+    if not path.exists():
+        return []
+    lines = read_bytes(path, "json").decode("utf-8", "replace").splitlines()
+    return [_epoch(path, number, line) for number, line in enumerate(lines, start=1) if line]
+
+
+def _epoch(path: Path, number: int, line: str) -> JsonObject:
+    try:
+        figures = parse_json(line, f"{path} must be JSON")
+    except InputError:
+        figures = None
+    if not isinstance(figures, dict) or not isinstance(figures.get("epoch"), int):
+        raise InputError(
+            f"{path}, line {number} must be a JSON object with `epoch`; got {line[:40]!r}. Remove "
+            "the line; the run does not need it."
+        )
+    return figures
 
 
 # TOML ---------------------------------------------------------------------------------------

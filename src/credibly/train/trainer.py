@@ -24,9 +24,7 @@ from credibly.losses import fused_linear
 from credibly.memory_limits import free_memory
 from credibly.models.network import HeadedModule, NetworkModule
 from credibly.targets import MANY_LABELS
-from credibly.train import checkpoint as checkpoints
 from credibly.train.callbacks import Callback
-from credibly.train.checkpoint import Checkpoint, prefixed
 from credibly.train.distributed import (
     EpochEvaluator,
     SingleProcess,
@@ -38,8 +36,16 @@ from credibly.train.distributed import (
     rows_per_step,
     share,
 )
-from credibly.train.optimizer import Average, average_gradients, build_optimizer, learning_rate
+from credibly.train.optimizer import (
+    Average,
+    average_gradients,
+    build_optimizer,
+    flatten_optimizer,
+    learning_rate,
+    restore_optimizer,
+)
 from credibly.train.recipes import Network
+from credibly.train.run_folder import Checkpoint, prefixed, restoring, write_checkpoint
 from credibly.types import Array
 
 if TYPE_CHECKING:
@@ -193,7 +199,7 @@ class Trainer:
             if self._checkpoint_due():
                 self._checkpoint()
         self._checkpoint()
-        self._load_states(Checkpoint(self.best))
+        self._load_states(Checkpoint(self.best, {}))
 
     # Steps -----------------------------------------------------------------------------------
 
@@ -313,7 +319,7 @@ class Trainer:
         self.saved_at = time.monotonic()
         if self.folder is None or not self.accelerator.is_main_process:
             return
-        optimizer, numbers = checkpoints.flatten_optimizer(self.optimizer)
+        optimizer, numbers = flatten_optimizer(self.optimizer)
         tensors = {
             **self._states(),
             **prefixed("optimizer", optimizer),
@@ -326,12 +332,12 @@ class Trainer:
         if self.accelerator.scaler is not None:
             values["scaler"] = self.accelerator.scaler.state_dict()
         step = self.progress.epoch * self.batches + self.progress.batch
-        checkpoints.write(self.folder, step, Checkpoint(tensors, values))
+        write_checkpoint(self.folder, step, Checkpoint(tensors, values))
 
     def _restore(self) -> None:
         if self.folder is None:
             return
-        with checkpoints.restoring(self.folder) as saved:
+        with restoring(self.folder) as saved:
             if saved is not None:
                 self._load(saved)
         self.accelerator.wait_for_everyone()
@@ -344,9 +350,7 @@ class Trainer:
         self._load_states(saved)
         if self.average is not None:
             self.average.state = saved.group("average")
-        checkpoints.restore_optimizer(
-            self.optimizer, saved.group("optimizer"), saved.values["optimizer"]
-        )
+        restore_optimizer(self.optimizer, saved.group("optimizer"), saved.values["optimizer"])
         if self.accelerator.scaler is not None:
             self.accelerator.scaler.load_state_dict(saved.values["scaler"])
         progress = saved.values["progress"]

@@ -159,7 +159,7 @@ def _read_parquet(path: Path) -> None:
 
 
 def _read_tensors(path: Path) -> None:
-    from credibly.train.checkpoint import read_tensors
+    from credibly.train.run_folder import read_tensors
 
     read_tensors(path)
 
@@ -172,7 +172,7 @@ def _read_config(path: Path) -> Recipe:
 
 
 def _read_log(path: Path) -> None:
-    from credibly.train.callbacks import read_log
+    from credibly.train import read_log
 
     read_log(path)
 
