@@ -192,7 +192,7 @@ def test_where_no_label_is_probably_wrong_those_that_contradict_the_model_are_re
     wrong = (p >= 0.5) != (y == 1)
     page = client.get("/review").text
     assert "contradict the model most" in page
-    assert f"</strong> of {wrong.sum()} checked" in page
+    assert f"</strong> of {wrong.sum()} labels that contradict the model most checked" in page
     first = re.findall(r'<li class="tile" data-id="r(\d+)" data-label="(.)"', page)[:2]
     apart = np.where(y == 1, -1.0, p), np.where(y == 1, 1 - p, -1.0)  # a false alarm, a miss
     assert [(int(row), "abc".index(label)) for row, label in first] == [

@@ -137,7 +137,8 @@ def test_the_page_says_how_often_the_label_was_right_and_links_known_rows(client
     p = answer["probabilities"][0][0]
     found = observed_share(rows.probabilities[:, 0], rows.targets[:, 0], p)
     assert found.enough
-    assert f"{100 * found.share:.1f} % <small>of {found.rows} known rows (95 %" in page
+    assert f"<td>{100 * found.share:.1f} %</td>" in page
+    assert f"{found.rows} rows, " in page
     ids = re.findall(r'<li class="tile" data-id="(r\d+)">', page)
     assert len(ids) == 8
     assert f'href="/row?id={ids[0]}"' in page

@@ -129,7 +129,7 @@ def reliability_chart(diagram: ReliabilityDiagram, alt: str) -> Markup:
     The strip beneath counts how often each probability was given (log scale).
     """
     strip = 36
-    frame = _Frame(360, 396, (46, 10, 14, 86))
+    frame = _Frame(360, 346, (46, 10, 14, 86))
     frame.axes(_PERCENT, _PERCENT, "the model says, %")
     frame.diagonal()
     base, highest = frame.height - 38, np.log1p(max(1, int(diagram.counts.max())))
@@ -150,20 +150,28 @@ def reliability_chart(diagram: ReliabilityDiagram, alt: str) -> Markup:
             f"<title>{words}</title></circle>"
         )
     frame.parts.append(
-        '<text x="12" y="160" text-anchor="middle" transform="rotate(-90 12 160)">really there, %'
+        '<text x="12" y="135" text-anchor="middle" transform="rotate(-90 12 135)">really there, %'
         "</text>"
     )
     return frame.svg(alt)
 
 
-def overview_charts(look: FirstLook, link: _Link | None = None) -> dict[str, Markup]:
-    """Return the charts of an overview by name; ``link`` gives the address of two labels."""
+def overview_charts(
+    look: FirstLook, link: _Link | None = None, at: int | None = None
+) -> dict[str, Markup]:
+    """Return the charts of an overview by name.
+
+    Args:
+        look: what they show.
+        link: the address of two labels; None without links.
+        at: the threshold to begin with, in percent; None for the one with the highest F1.
+    """
     found = {}
     if look.diagram is not None:
         words = "Reliability: how often a label is really there, by what the model says"
         found["reliability"] = reliability_chart(look.diagram, words)
     if look.curve is not None:
-        at = look.curve.balanced()
+        at = look.curve.balanced() if at is None else at
         found["threshold"] = threshold_chart(look.curve.found, look.curve.right, at)
     if look.lift is not None:
         found["lift"] = heat_map(look.lift.labels, look.lift.lift, look.lift.matters, link)
@@ -190,7 +198,7 @@ def small_reliability(*diagrams: ReliabilityDiagram, styles: Sequence[int] = ())
 
 def threshold_chart(found: Array, right: Array, at: int) -> Markup:
     """Return recall ("found") and precision ("right") over thresholds from 0 to 100 %."""
-    frame = _Frame(420, 220, (40, 10, 12, 36))
+    frame = _Frame(360, 230, (40, 10, 12, 36))
     frame.axes(_PERCENT, _PERCENT, "threshold, %")
     for name, values, style, at_step in (("found", found, 0, 78), ("right", right, 2, 35)):
         known = np.flatnonzero(np.isfinite(values))
@@ -203,7 +211,7 @@ def threshold_chart(found: Array, right: Array, at: int) -> Markup:
         frame.parts.append("</g>")
     frame.parts.append(
         f'<path class="cut" data-cut data-from="{frame.x(0):.1f}" data-to="{frame.x(1):.1f}" '
-        f'transform="translate({frame.x(at / 100):.1f} 0)" d="M0 10V184"/>'
+        f'transform="translate({frame.x(at / 100):.1f} 0)" d="M0 10V194"/>'
     )
     return frame.svg(
         f"At a threshold of {at} %, {_share(found[at])} of the labels are found and "

@@ -51,7 +51,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters["percent"] = lambda value: f"{100 * value:.1f} %" if value == value else "–"
+    made.filters["percent"] = percent
     made.filters["share"] = lambda value: f"{100 * value:.0f} %" if value == value else "–"
     made.filters["amount"] = lambda value: f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
     made.filters["finite"] = plain
@@ -83,6 +83,20 @@ def stylesheet(*names: str) -> str:
 def _code(text: str) -> Markup:
     """Return text with what stands in backticks as code."""
     return Markup(re.sub(r"`+([^`]+)`+", r"<code>\1</code>", str(escape(text))))
+
+
+def percent(value: float) -> str:
+    """Return a probability or share for people; one that is only nearly 0 or 1 is not called so.
+
+    Example:
+        >>> percent(0.25), percent(0.0002), percent(0.9998), percent(0.0)
+        ('25.0 %', '< 0.1 %', '> 99.9 %', '0.0 %')
+    """
+    if value != value:
+        return "–"
+    if 0 < value < 0.0005:
+        return "< 0.1 %"
+    return "> 99.9 %" if 0.9995 <= value < 1 else f"{100 * value:.1f} %"
 
 
 def plain(value: object) -> Any:

@@ -40,13 +40,16 @@ def overview_page(request: Request, asked: Annotated[EntryQuery, Query()]) -> Re
     if asked.q.strip():
         return explore_page(request)
     chosen = state.file(asked.file, asked.raw)
-    look = chosen.first_look
+    look, at = chosen.first_look, 0
+    if look.curve is not None:
+        at = look.curve.nearest(float(state.store.rule(asked).accept_from))
     return page(
         request,
         "overview.html",
         predictions=chosen,
         look=look,
-        charts=overview_charts(look, partial(both_labels, file=asked.file, raw=asked.raw)),
+        charts=overview_charts(look, partial(both_labels, file=asked.file, raw=asked.raw), at),
+        at=at,
         small=small_reliability,
         wrong=_to_review(state, asked) if chosen.scan.every_label else [],
         checked=state.reviewing.queue(asked, 0).checked if look.wrong and state.reviewing else 0,

@@ -666,7 +666,7 @@ if (cutForm) {
   const share = (value) => (value === null ? "–" : Math.round(100 * value) + " %");
   const strong = (text) => Object.assign(document.createElement("strong"), { textContent: text });
   slider.addEventListener("input", () => {
-    const at = Number(slider.value);
+    const at = Math.round(100 * slider.value);
     words.replaceChildren(
       "A threshold of ", strong(at + " %"), " finds ", strong(share(curve.found[at])), " of the labels, and ",
       strong(share(curve.right[at])), " of what it returns is right. Labels per row: ",

@@ -79,8 +79,8 @@ def verdict(predictions: Predictions, atlas: list[LabelSummary] | None = None) -
     p, y = predictions.probabilities, predictions.targets
     if y is None or not (y >= 0).any():
         expected = p.sum(1, dtype=np.float64).mean() if len(p) else 0.0
-        first = "These predictions come without truth, so they cannot be judged."
-        return Verdict((first, f"They expect {expected:.3g} labels per row."), (), ())
+        first = "The file has no truth, so its probabilities cannot be judged."
+        return Verdict((first, f"It expects {expected:.3g} labels per row."), (), ())
     rows = label_atlas(predictions.labels, p, y) if atlas is None else atlas
     off = sorted((row for row in rows if row.flag), key=_distance, reverse=True)
     too_high, too_low = (
@@ -462,9 +462,9 @@ class FirstLook:
         verdict: what a probability means, and a grade.
         to_fix: at most five labels, and what is wrong with them.
         steps: what to do next.
-        labels: every label, the most clearly off first.
+        labels: every label, the most clearly off first; without truth, the most frequent.
         wrong: annotations that are probably wrong.
-        facts: accuracy, labels per row, rows that are exactly right.
+        facts: accuracy, labels per row, rows that are exactly right; none without truth.
         diagram, curve, lift: None without truth.
         ranking: place, precision, nDCG and recall, for files with the top labels of each row.
     """
@@ -508,8 +508,8 @@ def first_look(
     p, y = predictions.probabilities, predictions.targets
     rows = label_atlas(predictions.labels, p, y) if atlas is None else atlas
     if y is None or not (y >= 0).any():
-        steps, facts = next_steps(predictions, path, 0), [_size(p, None)]
-        return FirstLook(verdict(predictions), [], steps, rows, 0, facts)
+        rows = sorted(rows, key=lambda row: -row.expected)
+        return FirstLook(verdict(predictions), [], next_steps(predictions, path, 0), rows, 0, [])
     if wrong is None:
         wrong = int(fit_noise(predictions).probably_wrong(p, y).sum())
     return FirstLook(
@@ -540,10 +540,7 @@ def _ranking(rows: list[LabelSummary]) -> Fact:
     return Fact(f"{100 * precision:.0f} %", f"mAP (random order: {100 * chance:.0f} %)")
 
 
-def _size(p: Array, y: Array | None) -> Fact:
-    if y is None:
-        expected = p.sum(1, dtype=np.float64).mean() if len(p) else 0.0
-        return Fact(f"{expected:.3g}", "labels expected per row")
+def _size(p: Array, y: Array) -> Fact:
     known = y >= 0
     present = np.where(known, y, 0).sum(1, dtype=np.float64).mean()
     expected = np.where(known, p, 0).sum(1, dtype=np.float64).mean()
