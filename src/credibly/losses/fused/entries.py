@@ -18,7 +18,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
 from numba import njit
 from torch import Tensor
 
@@ -28,8 +27,8 @@ from credibly.losses.fused.form import (
     FusedForm,
     ValueAndGradient,
     all_hard,
+    array_at,
     as_type,
-    known_weights,
     run_loop,
     tensors_at,
 )
@@ -49,8 +48,8 @@ class EntryLoop(FusedForm):
     numbers: tuple[float, ...]
 
     def on_cpu(self, scores: Scores, targets: Tensor, needs_grad: bool) -> ValueAndGradient:
-        size = scores.numel()
-        return run_loop(self.loop, size, scores, targets, needs_grad, self.numbers)
+        shape, numbers = scores.numel(), self.numbers
+        return run_loop(self.loop, shape, scores, targets, needs_grad, numbers, space=CHUNK)
 
     def plain(self, scores: Scores, targets: Tensor) -> Tensor:
         return self.loss.plain_mean(scores, targets)
@@ -81,12 +80,14 @@ def entry_loop(entry: Callable[..., Any]) -> Callable[..., float]:
         zero, one = as_type(0.0, scale), as_type(1.0, scale)
         total, known = zero, zero
         for i in range(v.size):
-            present, absent, counts = known_weights(y[i], one)
-            score = v[i] if counts > zero else zero
-            value_pos, slope_pos = entry(score, True, numbers)
-            value_neg, slope_neg = entry(score, False, numbers)
+            counts = y[i] >= zero
+            present, absent = (y[i], one - y[i]) if counts else (zero, zero)
+            score = v[i] if counts else zero
+            # Comparisons, because each literal would compile a version of its own.
+            value_pos, slope_pos = entry(score, one > zero, numbers)
+            value_neg, slope_neg = entry(score, one < zero, numbers)
             total += present * value_pos + absent * value_neg
-            known += counts
+            known += one if counts else zero
             g[i] = scale * (present * slope_pos + absent * slope_neg)
         return total, known
 
@@ -95,7 +96,7 @@ def entry_loop(entry: Callable[..., Any]) -> Callable[..., float]:
         """Return the mean over known entries; fill the gradient. See ``tensors_at``."""
         scores, targets, gradient = tensors_at(pointers, size, zero)
         typed, scale = as_type(numbers, zero), as_type(1.0 / max(size, 1), zero)
-        scratch = np.empty(0 if needs_grad else CHUNK, scores.dtype)
+        scratch = array_at(pointers[3], CHUNK, zero)
         total, known = 0.0, 0.0
         for start in range(0, size, CHUNK):
             stop = min(size, start + CHUNK)

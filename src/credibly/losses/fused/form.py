@@ -21,7 +21,7 @@ from torch import Tensor
 
 from credibly import checks
 from credibly.types import Scores
-from credibly.vectormath import EXACT, INNER, THIN
+from credibly.vectormath import INNER, THIN
 
 ValueAndGradient: TypeAlias = tuple[Tensor, Tensor | None]
 """A scalar, and a new tensor like the scores, or None where no gradient is needed."""
@@ -149,8 +149,13 @@ def run_loop(
     targets: Tensor,
     needs_grad: bool,
     *arguments: object,
+    space: int = 0,
 ) -> ValueAndGradient:
-    """Run ``loop(pointers, shape, zero, needs_grad, *arguments)`` on arrays of this shape."""
+    """Run ``loop(pointers, shape, zero, needs_grad, *arguments)`` on arrays of this shape.
+
+    ``pointers`` are the addresses of scores, targets, gradient, and of work space for ``space``
+    float64 numbers.
+    """
     scores, targets = scores.contiguous(), targets.contiguous()
     gradient = torch.empty_like(scores) if needs_grad else None
     out = scores if gradient is None else gradient
@@ -160,7 +165,9 @@ def run_loop(
             "`scores` and `targets` must hold values; got a tensor without memory, such as a fake "
             "one. Pass both as real tensors, or both as fake ones in their mode."
         )
-    value = loop(pointers, shape, ZEROS[scores.dtype], needs_grad, *arguments)
+    work = torch.empty(space, dtype=torch.float64)
+    addresses = *pointers, work.data_ptr()
+    value = loop(addresses, shape, ZEROS[scores.dtype], needs_grad, *arguments)
     return torch.scalar_tensor(value, dtype=scores.dtype), gradient
 
 
@@ -211,15 +218,14 @@ def tensors_at(pointers, shape, zero):
     The caller keeps the tensors alive. All three are contiguous, of one shape and one dtype.
 
     Args:
-        pointers: addresses of the three tensors.
+        pointers: addresses that begin with those of the three tensors.
         shape: their shape.
         zero: a number of their dtype.
     """
-    scores, targets, gradient = pointers
     return (
-        carray(_pointer(scores, zero), shape),
-        carray(_pointer(targets, zero), shape),
-        carray(_pointer(gradient, zero), shape),
+        carray(_pointer(pointers[0], zero), shape),
+        carray(_pointer(pointers[1], zero), shape),
+        carray(_pointer(pointers[2], zero), shape),
     )
 
 
@@ -237,11 +243,3 @@ def all_hard(targets):
     for i in range(targets.size):
         off += abs(targets[i] * (targets[i] - one))
     return off == 0
-
-
-@njit(**EXACT)
-def known_weights(target, one):
-    """Return the weights of the positive and the negative partial loss, and of the entry."""
-    if target >= one - one:
-        return target, one - target, one
-    return one - one, one - one, one - one

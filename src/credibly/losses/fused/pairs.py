@@ -1,14 +1,16 @@
-"""Label pairs of a row: Σ y_p (1 − y_n) softplus(u_n − u_p) over p ≠ n, and its gradient in u.
+"""Label pairs of a row: Σ y_p (1 − y_n) softplus(u_n − u_p) over p ≠ n, and its gradient.
 
-Each positive of a row takes one pass over the labels. Together with BCE or SPA, exp(u) and exp(−u)
-are stored, so a pair needs no exponential.
+One loop serves log-odds of any loss, and BCE and SPA together with their pairs. It stores the
+log-odds u of a row, exp(u) and exp(−u) in tables. Each positive then takes one pass over the
+labels, without exponentials.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -26,7 +28,6 @@ from credibly.losses.fused.form import (
     all_hard,
     array_at,
     as_type,
-    by_autograd,
     rows_and_labels,
     run_loop,
     tensors_at,
@@ -36,7 +37,6 @@ from credibly.vectormath import (
     EXACT,
     INNER,
     JIT,
-    THIN,
     exp_nonpositive,
     log1p_unit,
     same_bits,
@@ -59,12 +59,43 @@ class PairsForm(FusedForm):
     weight: float
 
     def on_cpu(self, scores: LogOdds, targets: Tensor, needs_grad: bool) -> ValueAndGradient:
-        shape = rows_and_labels(scores)
-        return run_loop(pairs_at, shape, scores, targets, needs_grad, self.weight)
+        return _run(_pairs, scores, targets, needs_grad, (0.0,), self.weight)
 
     def plain(self, scores: LogOdds, targets: Tensor) -> Tensor:
         rows = (targets >= 0).any(-1).sum().clamp(min=1)
         return self.weight * row_pairs(scores, targets).sum() / rows
+
+
+@dataclass(frozen=True)
+class LinkedPairs(FusedForm):
+    """Mean of BCE or SPA over known entries + ``weight`` × mean of the pairs over rows."""
+
+    loss: BinaryLoss
+    numbers: tuple[float, ...]
+    """See ``entries.side_numbers``."""
+    weight: float
+
+    def on_cpu(self, scores: Scores, targets: Tensor, needs_grad: bool) -> ValueAndGradient:
+        slope_pos, _, weight_pos, slope_neg, _, weight_neg = self.numbers
+        ratio = slope_neg * weight_neg / (-slope_pos * weight_pos)
+        smallest = torch.finfo(scores.dtype).tiny
+        numbers = *self.numbers, math.log(ratio), ratio, smallest
+        return _run(_linked_pairs, scores, targets, needs_grad, numbers, self.weight)
+
+    def plain(self, scores: Scores, targets: Tensor) -> Tensor:
+        # Unknown labels are excluded, even with a NaN score.
+        log_odds = self.loss.log_odds(torch.where(targets >= 0, scores, 0.0))
+        pairs = PairsForm(self.weight).plain(log_odds, targets)
+        return self.loss.plain_mean(scores, targets) + pairs
+
+
+def _run(
+    loop: Callable[..., float], scores: Tensor, targets: Tensor, needs_grad: bool, *numbers: object
+) -> ValueAndGradient:
+    rows, labels = rows_and_labels(scores)
+    chunks = -(-labels // CHUNK)
+    space = labels + 1 + 5 * labels + _TABLES * chunks
+    return run_loop(loop, (rows, labels), scores, targets, needs_grad, *numbers, space=space)
 
 
 def row_pairs(log_odds: LogOdds, targets: Tensor) -> Tensor:
@@ -92,7 +123,7 @@ def _pair_share(known: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.where(labels > 1, 2 / (labels * (labels - 1)).clamp(min=1), 0.0)
 
 
-@njit(**THIN)
+@njit(**INNER)
 def pair_factor(labels, rows, weight):
     """Return the factor of a row's sum, weight · 2/(T(T − 1)) over the number of rows.
 
@@ -128,180 +159,29 @@ def positives(y, index):
     return count
 
 
-@njit(**INNER)
-def _against(u, absent, g, level, share):
-    """Return sum and slope of the pairs of one positive with a chunk of the row."""
-    values, slopes = u.dtype.type(0), u.dtype.type(0)
-    for t in range(u.size):
-        value, slope = softplus_and_sigmoid(u[t] - level)
-        slope *= absent[t]
-        values += absent[t] * value
-        slopes += slope
-        g[t] += share * slope
-    return values, slopes
-
-
-@njit(**THIN)
-def _direct(y, u, work, count):
-    """Return the sum over pairs of the row, with one pass for each positive."""
-    absent, g, index, own = work
-    for k in range(count):
-        own[k] = 0.0
-    total = 0.0
-    for start in range(0, u.size, CHUNK):
-        c = slice(start, min(u.size, start + CHUNK))
-        for k in range(count):
-            p = index[k]
-            values, slopes = _against(u[c], absent[c], g[c], u[p], y[p])
-            total += y[p] * values
-            own[k] += y[p] * slopes
-    for k in range(count):
-        g[index[k]] -= u.dtype.type(own[k])
-    return total
-
-
-@njit(**INNER)
-def _workspace(labels, like):
-    """Return arrays for one row, targets first, padded to whole vector instructions."""
-    size = (labels + 31) // 32 * 32
-    y = np.full(size, -1, like.dtype)
-    u, absent, g = np.zeros_like(y), np.zeros_like(y), np.zeros_like(y)
-    return y, u, (absent, g, np.empty(size + 1, np.int64), np.empty(size))
-
-
-@njit(**THIN)
-def _row_pairs(y, u, work):
-    """Return the sum of the row for targets ``y`` and log-odds ``u``; write its slope.
-
-    ``u`` is shifted in place. ``work`` starts with space for 1 − y and for the slope, which is
-    written. All arrays are padded, targets with −1.
-    """
-    absent, g, index, _ = work
-    count = positives(y, index)
-    for t in range(g.size):
-        g[t] = 0
-    if count == 0:
-        return 0.0
-    negatives, alone = _centre(u, y, absent, u[index[0]])
-    if not negatives > 0:
-        return 0.0
-    total = _direct(y, u, work, count)
-    # A soft label is paired with itself. This adds nothing to the gradient, and y(1 − y) log 2
-    # to the value.
-    return total - alone * math.log(2.0)
-
-
-@njit(**INNER)
-def _centre(u, y, absent, origin):
-    """Fill ``absent`` with 1 − y and subtract ``origin`` from ``u``; unknown labels become 0.
-
-    Return Σ (1 − y) and Σ y (1 − y).
-    """
-    zero, one = u.dtype.type(0), u.dtype.type(1)
-    negatives, alone = zero, zero
-    for t in range(u.size):
-        known = y[t] >= zero
-        weight = one - y[t] if known else zero
-        gap = u[t] - origin if known else zero
-        absent[t] = weight
-        negatives += weight
-        alone += weight * y[t] if known else zero  # y may be NaN
-        u[t] = gap
-    return negatives, alone
-
-
-@compiled(**JIT)
-def pairs_at(pointers, shape, zero, needs_grad, weight):
-    """Return weight × the mean over rows with a known label, with the gradient by the log-odds."""
-    log_odds, targets, gradient = tensors_at(pointers, shape, zero)
-    rows, labels = shape
-    known_rows = 0
-    for b in range(rows):
-        known_rows += 1 if known_labels(targets[b]) > 0 else 0
-    y, u, work = _workspace(labels, log_odds)
-    g = work[1]
-    total = 0.0
-    for b in range(rows):
-        for t in range(labels):
-            u[t], y[t] = log_odds[b, t], targets[b, t]
-        factor = pair_factor(known_labels(targets[b]), known_rows, weight)
-        total += factor * _row_pairs(y, u, work)
-        if needs_grad:
-            share = u.dtype.type(factor)
-            for t in range(labels):
-                gradient[b, t] = share * g[t]
-    return total
-
-
-# Together with BCE or SPA ------------------------------------------------------------------------
-
-# All tables are slices of one array. For separate arrays, the loops would check at run time that
-# they do not overlap, and would not be vectorised.
+# The tables of a chunk of labels. All are slices of one array: for separate arrays, the loops would
+# check at run time that they do not overlap, and would not be vectorised.
 _U, _RISE, _FALL, _CHAIN, _SLOPE = (k * CHUNK for k in range(1, 6))
-_TABLES = 13 * CHUNK
+_TABLES = 6 * CHUNK
 _NOWHERE = -1e30
 _ORDINARY = 24.0
-"""Rows whose first positive has a larger slope · score + offset count exp(u) from its log-odds."""
+"""Rows whose first positive has larger log-odds count exp(u) from these."""
 _FARTHEST = 69.0
 _REACH = math.exp(40.0)
 """exp(u) of every label must stay below this and that of positives above its inverse. Then no
 product of the two overflows float32, and what underflows is negligible."""
 
 
-@dataclass(frozen=True)
-class LinkedPairs(FusedForm):
-    """Mean of the loss over known entries + ``weight`` × mean of the pairs over rows.
-
-    BCE or SPA, its link and the label pairs, in one pass over rows whose targets are 0 or 1. The
-    log-odds u of a chunk, exp(u) and exp(−u) are stored once in tables, so a pair needs no
-    exponential. exp(u) needs none either: by the link, it is a quotient of two sigmoids of the
-    loss. The tables contain u = −∞ for a present label, so the loop over positives needs no
-    weights: such a label adds 0 to the sum and has slope 0.
-
-    A batch with other targets, with over 512 positives in a row or with log-odds very far apart
-    uses the loss and the pairs one after the other.
-    """
-
-    loss: BinaryLoss
-    numbers: tuple[float, ...]
-    """See ``softplus.side_numbers``."""
-    weight: float
-
-    def on_cpu(self, scores: Scores, targets: Tensor, needs_grad: bool) -> ValueAndGradient:
-        if not scores.numel():
-            return by_autograd(self.plain, scores, targets, needs_grad)
-        numbers = self.numbers, self.weight
-        shape = rows_and_labels(scores)
-        value, gradient = run_loop(_linked, shape, scores, targets, needs_grad, *numbers)
-        if math.isnan(value.item()):  # a NaN, or a row that this form does not support
-            return by_autograd(self._one_after_the_other, scores, targets, needs_grad)
-        return value, gradient
-
-    def plain(self, scores: Scores, targets: Tensor) -> Tensor:
-        pairs = PairsForm(self.weight).plain(self._log_odds(scores, targets), targets)
-        return self.loss.plain_mean(scores, targets) + pairs
-
-    def _one_after_the_other(self, scores: Scores, targets: Tensor) -> Tensor:
-        pairs = PairsForm(self.weight)(self._log_odds(scores, targets), targets)
-        return self.loss(scores, targets) + pairs
-
-    def _log_odds(self, scores: Scores, targets: Tensor) -> Tensor:
-        # Unknown labels are excluded, even with a NaN score.
-        return self.loss.log_odds(torch.where(targets >= 0, scores, 0.0))
-
-
-def _linked(
-    pointers: tuple[int, int, int],
-    shape: tuple[int, int],
-    zero: np.float32 | np.float64,
-    needs_grad: bool,
-    numbers: tuple[float, ...],
-    weight: float,
-) -> float:
-    """Run ``linked_at`` with work space: indices of positives, and tables."""
-    labels = shape[1]
-    work = torch.empty(labels + 1 + _TABLES, dtype=torch.float64)
-    return linked_at((*pointers, work.data_ptr()), shape, zero, needs_grad, numbers, weight)
+@njit(**INNER)
+def _fill_log_odds(v, y, tables, n, scale):
+    """Fill the tables for scores that are log-odds, without a loss."""
+    zero, one = as_type(0.0, scale), as_type(1.0, scale)
+    for t in range(v.size):
+        tables[t] = zero
+        tables[_U + t] = v[t] if y[t] >= zero else zero
+        tables[_CHAIN + t] = one
+        tables[_SLOPE + t] = zero
+    return zero, same_bits(zero)
 
 
 @njit(**EXACT)
@@ -313,19 +193,23 @@ def _logs(x, e, zero):
 
 
 @njit(**INNER)
-def _fill(v, y, tables, n, scale):
+def _fill_softplus(v, y, tables, n, scale):
     """Fill the tables; return the sum of the loss and the largest exp(u), as bits.
 
-    ``n`` are slope, offset and weight of both partial losses, the log of the ratio of their slopes
-    and weights, and that ratio.
+    By the link, exp(u) is a quotient of two sigmoids of the loss. ``n`` are slope, offset and
+    weight of both partial losses, the log of the ratio of their slopes and weights, that ratio,
+    and the smallest normal number.
     """
     zero, one = as_type(0.0, scale), as_type(1.0, scale)
     push_pos, push_neg = scale * n[0] * n[2], scale * n[3] * n[5]
     # Below this limit, the gradient would be subnormal, which is slow: it counts as 0.
-    least = np.finfo(v.dtype).tiny / min(-push_pos, push_neg)
+    least = n[8] / min(-push_pos, push_neg)
     total, highest = zero, same_bits(zero)
     for t in range(v.size):
-        x_pos, x_neg = n[0] * v[t] + n[1], n[3] * v[t] + n[4]
+        known = y[t] >= zero
+        score, present = v[t] if known else zero, y[t] if known else zero
+        absent = one - y[t] if known else zero
+        x_pos, x_neg = n[0] * score + n[1], n[3] * score + n[4]
         e_pos, e_neg = exp_nonpositive(-abs(x_pos)), exp_nonpositive(-abs(x_neg))
         value_pos, log_pos = _logs(x_pos, e_pos, zero)
         value_neg, log_neg = _logs(x_neg, e_neg, zero)
@@ -335,18 +219,38 @@ def _fill(v, y, tables, n, scale):
         sigmoid_neg = far_neg if x_neg < zero else near_neg
         rest_pos = near_pos if x_pos < zero else far_pos
         rest_neg = near_neg if x_neg < zero else far_neg
-        total += n[2] * value_pos if y[t] > zero else n[5] * value_neg
+        total += n[2] * present * value_pos + n[5] * absent * value_neg
         rise = n[7] * sigmoid_neg / sigmoid_pos
         highest = max(highest, same_bits(rise))
-        push = push_pos if y[t] > zero else push_neg
-        sigmoid = sigmoid_pos if y[t] > zero else sigmoid_neg
-        tables[t] = push * (sigmoid if sigmoid > least else zero)
+        calm_pos = zero if sigmoid_pos < least else sigmoid_pos
+        calm_neg = zero if sigmoid_neg < least else sigmoid_neg
+        tables[t] = push_pos * present * calm_pos + push_neg * absent * calm_neg
         tables[_U + t] = n[6] + (log_neg - log_pos)
         tables[_RISE + t] = rise
         tables[_FALL + t] = sigmoid_pos / (n[7] * sigmoid_neg)
         tables[_CHAIN + t] = n[3] * rest_neg - n[0] * rest_pos
         tables[_SLOPE + t] = zero
     return total, highest
+
+
+@njit(**INNER)
+def _recentre(tables, size, origin):
+    """Compute exp(u) and exp(−u) relative to ``origin``; return the largest exp(u), as bits.
+
+    Pairs depend only on differences of log-odds, so the origin cancels. Without it, exp(u)
+    underflows in rows whose scores are all far below 0.
+    """
+    zero, one = tables.dtype.type(0), tables.dtype.type(1)
+    highest = same_bits(zero)
+    for t in range(size):
+        gap = tables[_U + t] - origin
+        small = exp_nonpositive(-abs(gap))
+        large = one / small
+        rise = small if gap < zero else large
+        highest = max(highest, same_bits(rise))
+        tables[_RISE + t] = rise
+        tables[_FALL + t] = large if gap < zero else small
+    return highest
 
 
 @njit(**INNER)
@@ -370,121 +274,113 @@ def _write_gradient(out, tables, factor):
         out[t] = tables[t] + factor * tables[_SLOPE + t] * tables[_CHAIN + t]
 
 
-@njit(**THIN)
-def _look_up(scores, index, picked, few, numbers, scale):
-    """Fill the tables of the positives of a long row, which all its chunks need."""
-    whole = (index.size + 7) // 8 * 8  # rounded up to whole vector steps
-    v = picked[:whole]
-    for k in range(whole):
-        v[k] = 0
-    for k in range(index.size):
-        v[k] = scores[index[k]]
-    _fill(v, v, few, numbers, scale)
-
-
-@njit(**THIN)
-def _take_out(tables, few, k, t, known):
-    """Remove positive ``k``, at index ``t``, from the tables; copy it to ``few`` unless known."""
-    if not known:
-        few[_U + k], few[_RISE + k], few[_FALL + k] = (
-            tables[_U + t],
-            tables[_RISE + t],
-            tables[_FALL + t],
-        )
-        few[_CHAIN + k], few[_SLOPE + k] = tables[_CHAIN + t], 0
-    tables[_U + t], tables[_RISE + t], tables[_FALL + t] = _NOWHERE, 0, np.inf
-
-
-@njit(**THIN)
-def _origin(n, score):
-    """Return whether exp(u) needs a new origin at the log-odds of ``score``, and these log-odds.
-
-    Pairs depend only on differences of log-odds, so the origin cancels. Without it, exp(u)
-    underflows in rows whose scores are all far below 0.
-    """
-    x_pos, x_neg = float(n[0] * score + n[1]), float(n[3] * score + n[4])
-    if max(abs(x_pos), abs(x_neg)) < _ORDINARY:
-        return False, 0.0
-    log_pos = min(x_pos, 0.0) - math.log1p(math.exp(-abs(x_pos)))
-    log_neg = min(x_neg, 0.0) - math.log1p(math.exp(-abs(x_neg)))
-    return True, float(n[6]) + log_neg - log_pos
+@njit(**INNER)
+def _any_against(y, tables, level, share):
+    """Return the same for any targets and any range of log-odds; the positive has weight share."""
+    zero, one = tables.dtype.type(0), tables.dtype.type(1)
+    values, slopes = zero, zero
+    for t in range(y.size):
+        value, slope = softplus_and_sigmoid(tables[_U + t] - level)
+        absent = one - y[t] if y[t] >= zero else zero
+        slope = absent * slope
+        values += absent * value
+        slopes += slope
+        tables[_SLOPE + t] += share * slope
+    return share * values, share * slopes
 
 
 @njit(**INNER)
-def _recentre(tables, size, origin):
-    """Compute exp(u) and exp(−u) relative to ``origin``; return the largest exp(u), as bits."""
-    zero, one = tables.dtype.type(0), tables.dtype.type(1)
-    highest = same_bits(zero)
-    for t in range(size):
-        gap = tables[_U + t] - origin
-        small = exp_nonpositive(-abs(gap))
-        large = one / small
-        rise = small if gap < zero else large
-        highest = max(highest, same_bits(rise))
-        tables[_RISE + t] = rise
-        tables[_FALL + t] = large if gap < zero else small
-    return highest
+def _place(label):
+    """Return the place of a label in the first of its tables."""
+    return label // CHUNK * _TABLES + label % CHUNK
 
 
-@compiled(**JIT)
-def linked_at(pointers, shape, zero, needs_grad, numbers, weight):
-    """Return the loss and fill its gradient; NaN if this form does not support a row.
+def pairs_loop(fill: Callable[..., Any], ordinary: float) -> Callable[..., float]:
+    """Return a compiled loop of a loss and its label pairs.
 
     Args:
-        pointers, shape, zero: see ``tensors_at``; then the address of labels + 1 + ``_TABLES``
-            float64 numbers.
-        needs_grad: whether to fill the gradient.
-        numbers: slope, offset and weight of both partial losses.
-        weight: of the pairs.
+        fill: writes the tables of a chunk: the gradient of the loss, the log-odds u and du/dv,
+            and exp(±u) if |u| of the first positive is below ``ordinary``.
+        ordinary: see ``fill``.
     """
-    scores, targets, gradient = tensors_at(pointers[:3], shape, zero)
-    (rows, size), work = shape, pointers[3]
-    ratio = numbers[3] * numbers[5] / (-numbers[0] * numbers[2])
-    n = as_type((*numbers, math.log(ratio), ratio), zero)
-    scale, factor = as_type(1.0 / (rows * size), zero), pair_factor(size, rows, weight)
-    push = as_type(factor, zero)
-    places, space = array_at(work, size + 1, 0), array_at(work + 8 * (size + 1), _TABLES, zero)
-    tables, few, picked = space[: 6 * CHUNK], space[6 * CHUNK : 12 * CHUNK], space[12 * CHUNK :]
-    reach = same_bits(as_type(_REACH, zero))
-    total, pairs = 0.0, 0.0
-    for b in range(rows):
-        row, truth, out = scores[b], targets[b], gradient[b]
-        if not all_hard(truth):
-            return np.nan
-        count = positives(truth, places)
-        if count > CHUNK:
-            return np.nan
-        index = places[:count]
-        far, origin = False, 0.0
-        if count > 0:
-            far, origin = _origin(n, row[index[0]])
-        if size > CHUNK:
-            _look_up(row, index, picked, few, n, scale)
-            if far:
-                _recentre(few, count, as_type(origin, zero))
-        first = 0
-        for start in range(0, size, CHUNK):
-            stop = min(size, start + CHUNK)
-            value, highest = _fill(row[start:stop], truth[start:stop], tables, n, scale)
-            if far:
-                highest = _recentre(tables, stop - start, as_type(origin, zero))
-            if not highest < reach:
-                return np.nan
-            total += value
-            while first < count and index[first] < stop:
-                _take_out(tables, few, first, index[first] - start, size > CHUNK)
-                first += 1
+
+    @compiled(**JIT)
+    def run(pointers, shape, zero, needs_grad, numbers, weight):
+        """Return the loss and fill its gradient; ``weight`` is that of the pairs."""
+        scores, targets, gradient = tensors_at(pointers, shape, zero)
+        rows, size = shape
+        index = array_at(pointers[3], size + 1, 0)
+        levels = array_at(pointers[3] + 8 * (size + 1), 5 * size, zero)
+        tables = array_at(pointers[3] + 8 * (6 * size + 1), _place(size + CHUNK), zero)
+        hard = all_hard(array_at(pointers[1], rows * size, zero))
+        entries, known_rows = rows * size, rows
+        if not hard:
+            entries = known_rows = 0
+            for b in range(rows):
+                known = known_labels(targets[b])
+                entries += known
+                known_rows += 1 if known > 0 else 0
+        n, scale = as_type(numbers, zero), as_type(1.0 / max(entries, 1), zero)
+        reach, lowest = as_type(_REACH, zero), as_type(1 / _REACH, zero)
+        total, pairs = 0.0, 0.0
+        for b in range(rows):
+            row, truth, out = scores[b], targets[b], gradient[b]
+            highest = same_bits(zero)
+            for start in range(0, size, CHUNK):
+                stop, chunk = min(size, start + CHUNK), tables[_place(start) :]
+                value, top = fill(row[start:stop], truth[start:stop], chunk, n, scale)
+                total += value
+                highest = max(highest, top)
+            count = positives(truth, index)
+            # Whether the tables hold exp(u) of all labels, and positives can be taken out of them.
+            exact, far = count > 0 and (hard or all_hard(truth)), False
+            if exact:
+                origin = tables[_place(index[0]) + _U]
+                far = not abs(origin) < ordinary
+                if far:
+                    highest = same_bits(zero)
+                    for start in range(0, size, CHUNK):
+                        width, chunk = min(CHUNK, size - start), tables[_place(start) :]
+                        highest = max(highest, _recentre(chunk, width, origin))
+                exact = highest < same_bits(reach)
             for k in range(count):
-                level, up, down = few[_U + k], few[_RISE + k], few[_FALL + k]
+                place, own = _place(index[k]), 5 * k
+                level, up = tables[place + _U], tables[place + _RISE]
                 # exp(u) below −87 is rounded to 0, which is right only for positives well above.
-                if not (1 / _REACH < up < _REACH and (far or level > -_FARTHEST)):
-                    return np.nan
-                values, slopes = _one_against(tables, stop - start, level, up, down)
-                pairs += values
-                few[_SLOPE + k] += slopes
-            if needs_grad:
-                _write_gradient(out[start:stop], tables, push)
-        if needs_grad:
+                exact = exact and lowest < up < reach and (far or level > -_FARTHEST)
+                levels[own], levels[own + 1], levels[own + 2] = level, up, tables[place + _FALL]
+                levels[own + 3], levels[own + 4] = tables[place + _CHAIN], zero
+            known = size if hard else known_labels(truth)
+            factor = pair_factor(known, known_rows, weight)
             for k in range(count):
-                out[index[k]] -= push * few[_SLOPE + k] * few[_CHAIN + k]
-    return total / (rows * size) + pairs * factor
+                if exact:  # with u = −∞, a positive adds 0 to the sums and has slope 0
+                    place = _place(index[k])
+                    tables[place + _U], tables[place + _RISE] = _NOWHERE, zero
+                    tables[place + _FALL] = np.inf
+                else:  # a soft label is paired with itself, but that has no gradient
+                    share = float(truth[index[k]])
+                    pairs -= factor * share * (1.0 - share) * math.log(2.0)
+            for start in range(0, size, CHUNK):
+                stop, chunk = min(size, start + CHUNK), tables[_place(start) :]
+                for k in range(count):
+                    level, up, down = levels[5 * k], levels[5 * k + 1], levels[5 * k + 2]
+                    if exact:
+                        values, slopes = _one_against(chunk, stop - start, level, up, down)
+                    else:
+                        share = truth[index[k]]
+                        values, slopes = _any_against(truth[start:stop], chunk, level, share)
+                    pairs += factor * values
+                    levels[5 * k + 4] += slopes
+                if needs_grad:
+                    _write_gradient(out[start:stop], chunk, as_type(factor, zero))
+            if needs_grad:
+                for k in range(count):
+                    push = as_type(factor, zero) * levels[5 * k + 4]
+                    out[index[k]] -= push * levels[5 * k + 3]
+        return total / max(entries, 1) + pairs
+
+    return run
+
+
+_pairs = pairs_loop(_fill_log_odds, -1.0)
+_linked_pairs = pairs_loop(_fill_softplus, _ORDINARY)

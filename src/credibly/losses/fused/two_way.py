@@ -47,8 +47,11 @@ class TwoWayForm(FusedForm):
         if scores.dtype == torch.float32 and scores.numel():
             numbers = loss.temperature_pos, loss.temperature_neg, loss.margin, _SAFE
             ways = loss.ways != "labels", loss.ways != "samples"
-            shape = rows_and_labels(scores)
-            value, gradient = run_loop(_two_way, shape, scores, targets, needs_grad, numbers, ways)
+            rows, labels = rows_and_labels(scores)
+            # Without a gradient, its exponentials need a place of their own.
+            space = 2 * rows + 4 * labels + 1 + (0 if needs_grad else rows * labels)
+            shape, given = (rows, labels), (scores, targets, needs_grad)
+            value, gradient = run_loop(two_way_at, shape, *given, numbers, ways, space=space)
             if not math.isnan(value.item()):
                 return value, gradient
         # A NaN, or a range in which each sum needs its own shift.
@@ -56,24 +59,6 @@ class TwoWayForm(FusedForm):
 
     def plain(self, scores: Scores, targets: Tensor) -> Tensor:
         return self.loss.plain_mean(scores, torch.where(targets >= 0, targets, -1.0))
-
-
-def _two_way(
-    pointers: tuple[int, int, int],
-    shape: tuple[int, int],
-    zero: np.float32,
-    needs_grad: bool,
-    numbers: tuple[float, ...],
-    ways: tuple[bool, bool],
-) -> float:
-    """Run ``two_way_at`` with work space: sums, and exponentials if no gradient stores them."""
-    rows, labels = shape
-    work = torch.zeros(2 * rows + 4 * labels + 1, dtype=torch.float64)
-    scores, targets, out = pointers
-    scratch = None if needs_grad else torch.empty(rows * labels, dtype=torch.float32)
-    out = out if scratch is None else scratch.data_ptr()
-    addresses = scores, targets, out, work.data_ptr()
-    return two_way_at(addresses, shape, zero, needs_grad, numbers, ways)
 
 
 @compiled(**JIT)
@@ -84,18 +69,27 @@ def two_way_at(pointers, shape, zero, needs_grad, numbers, ways):
 
     Args:
         pointers, shape, zero: see ``tensors_at``; float32. A NaN among the scores gives NaN. Then
-            the address of 2 rows + 4 labels + 1 zeros in float64.
+            the address of 2 rows + 4 labels + 1 float64 numbers, and of as many as there are
+            scores if no gradient is needed.
         needs_grad: whether to compute the gradient.
         numbers: temperature of positives, temperature of negatives, margin, and the largest
             absolute score over temperature.
         ways: whether rows count, and whether labels count.
     """
-    scores, targets, gradient = tensors_at(pointers[:3], shape, zero)
+    scores, targets, gradient = tensors_at(pointers, shape, zero)
     (rows, labels), work = shape, pointers[3]
+    if not needs_grad:
+        gradient = array_at(work + 8 * (2 * rows + 4 * labels + 1), rows * labels, zero)
+        gradient = gradient.reshape(shape)
     temperature_pos, temperature_neg, margin, safe = numbers
     hard, weak = array_at(work, rows + labels, 0.0), _after(work, rows + labels, rows + labels, 0.0)
     by_label = _after(work, 2 * (rows + labels), 2 * labels, zero)
     down = by_label[:labels]
+    for sums in (hard, weak):
+        for k in range(rows + labels):
+            sums[k] = 0.0
+    for j in range(labels):
+        down[j] = zero
     index = _after(work, 2 * rows + 3 * labels, labels + 1, np.int64(0))
     scale, scale_pos = np.float32(1 / temperature_neg), -1 / temperature_pos
     highest, soft = np.int32(0), 0
