@@ -114,7 +114,7 @@ def test_pairs_with_too_few_rows_are_not_called_rare():
     y[:3, 0] = y[50:53, 1] = 1
     lift = label_lift(["a", "b"], y)
     assert np.isnan(lift.lift[0, 1])
-    assert "too few rows to say" in heat_map(lift.labels, lift.lift, lift.matters, lambda a, b: "/")
+    assert "too few rows to say" in heat_map(lift, lambda a, b: "/")
 
 
 def test_the_threshold_curve_counts_what_a_threshold_returns(drawn):

@@ -13,7 +13,7 @@ import numpy as np
 from markupsafe import Markup, escape
 
 from credibly.app.statistics.decisions import CostCurve
-from credibly.app.statistics.overview import FirstLook
+from credibly.app.statistics.overview import FirstLook, LabelLift
 from credibly.metrics.calibration import ReliabilityDiagram
 from credibly.types import Array
 
@@ -60,15 +60,12 @@ class _Frame:
         edge = [*zip(across, high, strict=True), *zip(across[::-1], low[::-1], strict=True)]
         self.parts.append(f'<polygon class="band" points="{self.points(edge)}"/>')
 
-    def bins(self, diagram: ReliabilityDiagram, style: str = "curve") -> None:
-        """Draw frequency against confidence."""
+    def bins(self, diagram: ReliabilityDiagram, style: str = "") -> None:
+        """Draw frequency against confidence: a line of a style, or the curve with its band."""
         seen = diagram.counts > 0
-        self.line(diagram.confidence[seen], diagram.frequency[seen], style)
-
-    def bins_with_band(self, diagram: ReliabilityDiagram) -> None:
-        seen = diagram.counts > 0
-        self.band(diagram.confidence[seen], diagram.lower[seen], diagram.upper[seen])
-        self.bins(diagram)
+        if not style:
+            self.band(diagram.confidence[seen], diagram.lower[seen], diagram.upper[seen])
+        self.line(diagram.confidence[seen], diagram.frequency[seen], style or "curve")
 
     def diagonal(self, style: str = "diagonal") -> None:
         (a, b), (c, d) = self.across, self.up
@@ -89,9 +86,9 @@ class _Frame:
             self.text(self.x(value), self.height - 21, words)
         self.text((left + self.width - right) / 2, self.height - 5, title)
 
-    def svg(self, alt: str, style: str = "drawing") -> Markup:
+    def svg(self, alt: str, style: str = "drawing", role: str = "img") -> Markup:
         """Return the drawing; without words for those who do not see it, it is decoration."""
-        about = f'role="img" aria-label="{escape(alt)}"' if alt else 'aria-hidden="true"'
+        about = f'role="{role}" aria-label="{escape(alt)}"' if alt else 'aria-hidden="true"'
         head = f'<svg viewBox="0 0 {self.width:g} {self.height:g}" {about} class="{style}">'
         return Markup(head + "".join(self.parts) + "</svg>")
 
@@ -141,7 +138,7 @@ def reliability_chart(diagram: ReliabilityDiagram, alt: str) -> Markup:
             f'<rect class="count" x="{a + 1:.1f}" y="{base - tall:.1f}" width="{b - a - 2:.1f}" '
             f'height="{tall:.1f}"/>'
         )
-    frame.bins_with_band(diagram)
+    frame.bins(diagram)
     for k in seen:
         says, true = diagram.confidence[k], diagram.frequency[k]
         words = f"says {_share(says)}, is there {_share(true)}, {int(diagram.counts[k]):,} labels"
@@ -174,7 +171,7 @@ def overview_charts(
         at = look.curve.balanced() if at is None else at
         found["threshold"] = threshold_chart(look.curve.found, look.curve.right, at)
     if look.lift is not None:
-        found["lift"] = heat_map(look.lift.labels, look.lift.lift, look.lift.matters, link)
+        found["lift"] = heat_map(look.lift, link)
     return found
 
 
@@ -188,7 +185,7 @@ def small_reliability(*diagrams: ReliabilityDiagram, styles: Sequence[int] = ())
     frame = _Frame(100, 60, (2, 2, 2, 2))
     frame.diagonal()
     if not styles:
-        frame.bins_with_band(diagrams[0])
+        frame.bins(diagrams[0])
     for style, each in zip(styles, diagrams, strict=False):
         frame.parts.append(f'<g class="s{style % STYLES}">')
         frame.bins(each, "line")
@@ -219,55 +216,40 @@ def threshold_chart(found: Array, right: Array, at: int) -> Markup:
     )
 
 
-def heat_map(
-    labels: Sequence[str], lift: Array, matters: Array, link: _Link | None = None
-) -> Markup:
+def heat_map(lift: LabelLift, link: _Link | None = None) -> Markup:
     """Return which labels occur together: blue more than chance, red less, grey too few rows.
 
-    Args:
-        labels: names of rows and columns.
-        lift: (labels, labels) times as often as by chance; NaN where that cannot be said.
-        matters: which cells show their number.
-        link: the address that the cell of two labels opens; None without links.
+    ``link`` is the address that the cell of two labels opens; None without links.
     """
     wide, tall, left, top = 58, 32, 110, 92
-    parts = []
-    for place, name in enumerate(labels):
+    count, values, matters = len(lift.labels), lift.lift, lift.matters
+    frame = _Frame(left + wide * count + 60, top + tall * count, (0, 0, 0, 0))
+    for place, name in enumerate(lift.labels):
         short = escape(name if len(name) <= 14 else name[:13] + "…")
-        at = top + tall * (place + 0.5) + 4
-        parts.append(f'<text x="{left - 8}" y="{at:.0f}" text-anchor="end">{short}</text>')
+        frame.text(left - 8, top + tall * (place + 0.5) + 4, short, "end")
         across = left + wide * (place + 0.5)
-        parts.append(
+        frame.parts.append(
             f'<text transform="translate({across:.0f} {top - 8}) rotate(-45)">{short}</text>'
         )
-    for row, first in enumerate(labels):
-        for column, second in enumerate(labels):
-            if row == column:
-                continue
-            value = float(lift[row, column])
-            where = f'x="{left + wide * column}" y="{top + tall * row}"'
-            cell = (
-                f'<rect class="cell {_heat(value)}" {where} width="{wide - 2}" '
-                f'height="{tall - 2}" rx="4"/>'
-            )
-            words = escape(f"{first} and {second}: {_times(value)}")
-            if matters[row, column]:
-                middle = f'x="{left + wide * column + 28}" y="{top + tall * row + 19}"'
-                strong = " strong" if _heat(value) == "more3" else ""
-                cell += f'<text class="number{strong}" {middle}>{value:.1f}×</text>'
-            inner = f"{cell}<title>{words}</title>"
-            if link is None:
-                parts.append(f"<g>{inner}</g>")
-            else:
-                where = escape(link(first, second))
-                parts.append(f'<a href="{where}" aria-label="{words}">{inner}</a>')
-    kind = "img" if link is None else "group"
-    width, height = left + wide * len(labels) + 60, top + tall * len(labels)
-    head = (
-        f'<svg viewBox="0 0 {width} {height}" class="drawing heat" role="{kind}" '
-        'aria-label="Which labels occur together, against chance">'
-    )
-    return Markup(head + "".join(parts) + "</svg>")
+    for row, column in np.argwhere(~np.eye(count, dtype=bool)).tolist():
+        first, second, value = lift.labels[row], lift.labels[column], float(values[row, column])
+        x, y, heat = left + wide * column, top + tall * row, _heat(value)
+        cell = (
+            f'<rect class="cell {heat}" x="{x}" y="{y}" width="{wide - 2}" '
+            f'height="{tall - 2}" rx="4"/>'
+        )
+        words = escape(f"{first} and {second}: {_times(value)}")
+        if matters[row, column]:
+            strong = " strong" if heat == "more3" else ""
+            cell += f'<text class="number{strong}" x="{x + 28}" y="{y + 19}">{value:.1f}×</text>'
+        cell += f"<title>{words}</title>"
+        if link is None:
+            frame.parts.append(f"<g>{cell}</g>")
+        else:
+            where = escape(link(first, second))
+            frame.parts.append(f'<a href="{where}" aria-label="{words}">{cell}</a>')
+    role = "img" if link is None else "group"
+    return frame.svg("Which labels occur together, against chance", "drawing heat", role)
 
 
 def _heat(lift: float) -> str:
@@ -382,7 +364,8 @@ def line_chart(
             continue
         style = line.style % STYLES
         frame.parts.append(f'<g class="s{style}"><title>{escape(line.name)}</title>')
-        frame.parts.append(f'<polyline class="line" points="{frame.points(points)}"/>')
+        across, up = np.array(points).T
+        frame.line(across, up, "line")
         marks = points[:: max(1, len(points) // 6)]
         if line.marked is not None:
             marks = [points[-1], *(point for point in points if point[0] == line.marked)]

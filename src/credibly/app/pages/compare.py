@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from math import isfinite
 from threading import Lock
@@ -330,6 +330,7 @@ def compare_page(request: Request, asked: Annotated[CompareQuery, Query()]) -> H
             "`credibly serve runs/`."
         )
     known = state.comparing.known(WAIT)
+    cells = known.cells()
     column = next(each for each in PAIRED if each.name == asked.by)
     chosen = _chosen(asked, known)
     labels, pair = [], None
@@ -345,9 +346,9 @@ def compare_page(request: Request, asked: Annotated[CompareQuery, Query()]) -> H
         runs=runs,
         names=[file.name for file in state.files],
         known=known,
-        cells=known.cells(),
+        cells=cells,
         columns=COLUMNS,
-        best=best_sentence({state.files[n].name: cells for n, cells in known.cells().items()}),
+        best=best_sentence({state.files[n].name: each for n, each in cells.items()}),
         column=column,
         paired=PAIRED,
         chosen=chosen,
@@ -535,6 +536,5 @@ def compared_labels(request: Request, asked: Annotated[PairTable, Query()]) -> R
     column = next(each for each in PAIRED if each.name == asked.by)
     pair = state.comparing.pair(*chosen)
     rows = _label_rows(known, pair, chosen, column, state.store.rule(asked).accept_from)
-    names = ("label", "first", "second", "low", "high", "better", "differ")
-    listed = [{name: vars(row)[name] for name in names} for row in rows]
-    return table_response(asked.format, "labels", names, listed)
+    listed = [asdict(row) for row in rows]
+    return table_response(asked.format, "labels", list(listed[0]), listed)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
@@ -12,7 +11,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Resp
 
 from credibly.app.charts import cost_chart, threshold_chart
 from credibly.app.server.responses import page, state_of
-from credibly.app.statistics.decisions import CostCurve, Outcome, cost_curve, size_bars
+from credibly.app.statistics.decisions import cost_curve, size_bars
 from credibly.app.store.address import (
     DecideQuery,
     EntryQuery,
@@ -31,24 +30,6 @@ SHOWN_LIMITS = 30
 SHOWN_NEAR = 8
 MOST_CELLS = 5_000_000
 """Probabilities up to which the rows nearest to the cut are shown while it moves."""
-
-
-@dataclass(frozen=True)
-class Weighed:
-    """A rule by cost, weighed on the sample; without truth only its limits are known."""
-
-    outcome: Outcome | None
-    curve: CostCurve | None
-    bounds: tuple[float, float]
-
-
-def weigh(chosen: ServedPredictions, cost: Cost, label: str) -> Weighed:
-    """Return counts, cost and curve of a rule by cost, for one label or all."""
-    if not chosen.has_truth:
-        return Weighed(None, None, cost.bounds)
-    curve = cost_curve(chosen.threshold_counts(label), cost.miss, cost.false_alarm)
-    found = chosen.outcome(label, cost.miss, cost.false_alarm, cost.review)
-    return Weighed(found, curve, cost.bounds)
 
 
 def command(path: str, asked: DecideQuery, rule: Rule) -> str:
@@ -122,12 +103,13 @@ def _decide(request: Request, asked: DecideQuery, problems: dict[str, str]) -> H
         asked = _filled(asked.model_copy(update={"by": "threshold"}), chosen)
         rule = store.rule(asked)
     cost, limit = rule.decision, float(rule.accept_from)
-    weighed = weigh(chosen, cost, asked.label) if isinstance(cost, Cost) else None
+    outcome, costs, chart = None, None, ""
+    if isinstance(cost, Cost) and chosen.has_truth:
+        outcome = chosen.outcome(asked.label, cost.miss, cost.false_alarm, cost.review)
+        costs = cost_curve(chosen.threshold_counts(asked.label), cost.miss, cost.false_alarm)
+        chart = cost_chart(costs, cost.bounds, outcome.cost)
     curve = chosen.curve(asked.label)
     at = 0 if curve is None else curve.nearest(limit)
-    chart = ""
-    if weighed is not None and weighed.curve is not None and weighed.outcome is not None:
-        chart = cost_chart(weighed.curve, weighed.bounds, weighed.outcome.cost)
     budget = chosen.sets_of(asked.by or "", asked.average_size, limit)
     near = EntryQuery.model_validate({**asked.model_dump(exclude_none=True), "kind": "borderline"})
     few = chosen.scan.num_rows * len(chosen.labels) <= MOST_CELLS
@@ -139,7 +121,9 @@ def _decide(request: Request, asked: DecideQuery, problems: dict[str, str]) -> H
         problems=problems,
         predictions=chosen,
         rule=rule,
-        weighed=weighed,
+        zones=cost.bounds if isinstance(cost, Cost) else None,
+        outcome=outcome,
+        costs=costs,
         chart=chart,
         at=at,
         limit=limit,

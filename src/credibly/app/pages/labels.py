@@ -14,11 +14,9 @@ from pydantic import Field
 from credibly.app.charts import heat_map, reliability_chart, small_reliability, threshold_chart
 from credibly.app.rendering import plain
 from credibly.app.server.responses import both_labels, page, state_of, table_response, wanted
-from credibly.app.statistics.labels import LabelSummary, Pairs, label_pairs, label_sentence
+from credibly.app.statistics.labels import LabelSummary, label_pairs, label_sentence
 from credibly.app.statistics.overview import label_lift
 from credibly.app.store.address import FileQuery, LabelOrder
-from credibly.app.store.files import ServedPredictions
-from credibly.metrics.calibration import ReliabilityDiagram
 from credibly.retrieve import parse
 from credibly.types import JsonObject
 
@@ -82,34 +80,23 @@ def _table_row(row: LabelSummary) -> JsonObject:
 @router.get("/pairs")
 def pairs_page(request: Request, asked: Annotated[LabelOrder, Query()]) -> HTMLResponse:
     chosen = state_of(request).store.file(asked.file, asked.raw)
-    pairs = _pairs(chosen, asked) if chosen.has_truth else None
+    pairs, heat = None, Markup("")
+    p, y = chosen.known()
+    if y is not None:  # the most frequent of the labels asked for, against each other
+        rows = chosen.atlas(asked.model_copy(update={"sort": None}))
+        names = [row.label for row in sorted(rows, key=lambda row: -(row.present or 0))[:PAIRED]]
+        columns = [chosen.column_of(name) for name in names]
+        pairs = label_pairs(names, p[:, columns], y[:, columns])
+        link = partial(both_labels, file=asked.file, raw=asked.raw)
+        heat = heat_map(label_lift(names, y[:, columns]), link)
     return page(
         request,
         "pairs.html",
         predictions=chosen,
         asked=asked,
         pairs=pairs,
-        heat="" if pairs is None else _heat_map(chosen, pairs.labels, asked),
+        heat=heat,
     )
-
-
-def _heat_map(chosen: ServedPredictions, names: list[str], asked: LabelOrder) -> Markup:
-    targets = chosen.known()[1]
-    assert targets is not None, "only files with truth have real pairs"
-    lift = label_lift(names, targets[:, [chosen.column_of(name) for name in names]])
-    link = partial(both_labels, file=asked.file, raw=asked.raw)
-    return heat_map(lift.labels, lift.lift, lift.matters, link)
-
-
-def _pairs(chosen: ServedPredictions, asked: LabelOrder) -> Pairs:
-    """Return the most frequent of the labels asked for, against each other."""
-    rows = chosen.atlas(asked.model_copy(update={"sort": None}))
-    rows = sorted(rows, key=lambda row: -(row.present or 0))[:PAIRED]
-    names = [row.label for row in rows]
-    columns = [chosen.column_of(name) for name in names]
-    p, y = chosen.known()
-    assert y is not None, "only files with truth have real pairs"
-    return label_pairs(names, p[:, columns], y[:, columns])
 
 
 @router.get("/label")
@@ -119,6 +106,10 @@ def label_page(request: Request, asked: Annotated[LabelQuery, Query()]) -> HTMLR
     report = chosen.label_report(asked.name)
     place = chosen.column_of(asked.name)
     at, curve, limit = 50, Markup(""), float(state.store.rule(asked).accept_from)
+    reliability = Markup("")
+    if report.reliability is not None:
+        alt = f"Reliability of {asked.name}: how often it is really there, by what the model says"
+        reliability = reliability_chart(report.reliability, alt)
     if report.curve is not None:
         at = report.curve.nearest(limit)
         curve = threshold_chart(report.curve.found, report.curve.right, at)
@@ -130,20 +121,13 @@ def label_page(request: Request, asked: Annotated[LabelQuery, Query()]) -> HTMLR
         sentence=label_sentence(report.about),
         report=report,
         at=at,
-        reliability=_diagram(report.reliability, asked.name),
+        reliability=reliability,
         curve=curve,
         confusions=chosen.confusions(asked.name, limit),
         together=chosen.together(parse(wanted(asked.name), chosen.labels)),
         previous=chosen.labels[place - 1] if place else None,
         following=chosen.labels[place + 1] if place + 1 < len(chosen.labels) else None,
     )
-
-
-def _diagram(found: ReliabilityDiagram | None, label: str) -> Markup:
-    if found is None:
-        return Markup("")
-    alt = f"Reliability diagram of {label}: how often it is really there, by what the model says"
-    return reliability_chart(found, alt)
 
 
 @router.get("/api/label")

@@ -148,15 +148,18 @@ class Reviewing:
             if each.label in chosen.labels and chosen.index.place(each.id) is not None:
                 by_label.setdefault(each.label, []).append(each)
         ordered = sorted(by_label.items(), key=lambda pair: -len(pair[1]))
-        labels = [_label_effect(chosen, label, found) for label, found in ordered[:MOST_LABELS]]
         kept = [each for found in by_label.values() for each in found]
-        numbers = _numbers(chosen.sample, kept) if _is_whole(chosen) else {}
-        changed = sum(_changed(chosen, label, found) for label, found in ordered)
+        whole = len(chosen.sample) == chosen.scan.num_rows
+        numbers = _numbers(chosen.sample, kept) if whole else {}
+        changed, labels = 0, []
+        for label, found in ordered:
+            p, before, after = _columns(chosen, label, found)
+            moved = int((before != after).sum())
+            changed += moved
+            if len(labels) < MOST_LABELS:
+                old, new = (summarize_columns([label], p, y)[0] for y in (before, after))
+                labels.append(LabelEffect(len(found), moved, old, new))
         return Effect(len(kept), changed, labels, numbers)
-
-
-def _is_whole(chosen: ServedPredictions) -> bool:
-    return len(chosen.sample) == chosen.scan.num_rows
 
 
 def _numbers(rows: Predictions, reviews: list[Review]) -> dict[str, list[Cell]]:
@@ -177,17 +180,6 @@ def _columns(chosen: ServedPredictions, label: str, reviews: list[Review]) -> li
     for each in reviews:
         after[chosen.index.place(each.id)] = each.decision
     return [column[:, None] for column in (p[0], before, after)]
-
-
-def _changed(chosen: ServedPredictions, label: str, reviews: list[Review]) -> int:
-    _, before, after = _columns(chosen, label, reviews)
-    return int((before != after).sum())
-
-
-def _label_effect(chosen: ServedPredictions, label: str, reviews: list[Review]) -> LabelEffect:
-    p, before, after = _columns(chosen, label, reviews)
-    (first,), (second,) = (summarize_columns([label], p, y) for y in (before, after))
-    return LabelEffect(len(reviews), int((before != after).sum()), first, second)
 
 
 router = APIRouter()

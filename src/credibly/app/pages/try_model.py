@@ -31,7 +31,6 @@ from credibly.types import Array, JsonObject
 from credibly.untrusted.images import ImageFolder
 
 SHOWN_LABELS = 20
-SHOWN_PRESENT = 4
 FARTHEST = 0.05
 """Rows nearer than this (Hellinger distance) are alike, however near others lie."""
 
@@ -61,14 +60,12 @@ class KnownRow:
 
     Attributes:
         id, distance: as for ``Neighbour``.
-        present: labels that it is marked with, the first few; None without truth.
-        more: how many others it is marked with.
+        present: labels that it is annotated with; None without truth.
     """
 
     id: str
     distance: float
     present: list[str] | None
-    more: int
 
 
 @dataclass(frozen=True)
@@ -94,12 +91,6 @@ class Tried:
     unlike: str = ""
 
 
-def has_rule(asked: FileQuery) -> bool:
-    """Return whether an address names a rule."""
-    rules = (asked.threshold, asked.average_size, asked.recall, asked.miss)
-    return any(each is not None for each in rules)
-
-
 def tried(store: Store, asked: FileQuery, prediction: JsonObject) -> Tried:
     """Return what to say about a predicted row.
 
@@ -115,7 +106,7 @@ def tried(store: Store, asked: FileQuery, prediction: JsonObject) -> Tried:
     same = sorted(names) == sorted(file.labels)
     note = "" if same else f"The labels of {file.name} are not those of the run."
     inside, look, words = _own_set(names, prediction)
-    if has_rule(asked):
+    if {asked.threshold, asked.average_size, asked.recall, asked.miss} != {None}:
         if not same:
             raise InputError(f"{note} Leave out the rule, which belongs to the file.")
         inside, look, words = _set_by(store.rule(asked), file, names, p)
@@ -188,8 +179,7 @@ def _similar(file: ServedPredictions, probabilities: Array) -> list[KnownRow]:
         present = None
         if truth is not None and (truth >= 0).any():
             present = [file.labels[t] for t in np.flatnonzero(truth == 1)]
-        few = None if present is None else present[:SHOWN_PRESENT]
-        found.append(KnownRow(each.id, each.distance, few, len(present or ()) - len(few or ())))
+        found.append(KnownRow(each.id, each.distance, present))
     return found
 
 
