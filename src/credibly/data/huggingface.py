@@ -11,7 +11,6 @@ import pyarrow as pa
 from credibly.checks import InputError
 from credibly.data.class_folders import SPLIT_NAMES, published_parts
 from credibly.data.rows import Data
-from credibly.data.splits import TRAIN
 from credibly.data.tables import LIST_NAMES, TableLayout, from_table
 from credibly.types import JsonObject
 from credibly.untrusted.budget import worded
@@ -26,17 +25,20 @@ def read_huggingface(path: Path, layout: TableLayout) -> Data:
     is run.
     """
     tables = _splits(path)
-    parts = published_parts({name: _part(name, path) for name in tables})
+    for name in tables:
+        if name.lower() not in SPLIT_NAMES:
+            raise InputError(
+                f"{path}: splits must be called train, validation or test; got {name!r}."
+            )
+    parts = published_parts({name: SPLIT_NAMES[name.lower()] for name in tables})
     merged, split = [], []
     features: JsonObject = {}
     for name, table in tables.items():
         features = features or _features(table, path / name)
         merged.append(table.replace_schema_metadata())
         split += [parts[name]] * table.num_rows
-    try:
+    with worded(f"{path}: all splits must have the same columns"):
         table = pa.concat_tables(merged)
-    except pa.ArrowInvalid as error:
-        raise InputError(f"{path}: all splits must have the same columns; {error}.") from None
     labels, column = layout.labels, layout.label_column
     column = column or next((c for c in table.column_names if c.lower() in LIST_NAMES), None)
     if column is not None and column in table.column_names:
@@ -90,12 +92,6 @@ def _arrow(folder: Path, root: Path) -> pa.Table:
             raise InputError(f"{folder / name} is missing; {folder / 'state.json'} names it.")
         tables.append(read_stream(folder / name))
     return pa.concat_tables(tables)
-
-
-def _part(name: str, path: Path) -> int:
-    if name.lower() not in SPLIT_NAMES:
-        raise InputError(f"{path}: splits must be called train, validation or test; got {name!r}.")
-    return SPLIT_NAMES.get(name.lower(), TRAIN)
 
 
 def _features(table: pa.Table, folder: Path) -> JsonObject:

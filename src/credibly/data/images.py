@@ -50,7 +50,7 @@ class LazyImages(Sequence[Array]):
         """Return the rows whose image does not exist."""
         return []
 
-    def bad(self, workers: int = 4) -> list[tuple[int, str]]:
+    def bad(self) -> list[tuple[int, str]]:
         """Decode all images in parallel; return row and reason for each one that fails."""
 
         def reason(row: int) -> str:
@@ -60,7 +60,7 @@ class LazyImages(Sequence[Array]):
                 return str(error)
             return ""
 
-        with ThreadPoolExecutor(workers) as pool:
+        with ThreadPoolExecutor(4) as pool:
             reasons = pool.map(reason, range(len(self)))
             return [(row, text) for row, text in enumerate(reasons) if text]
 

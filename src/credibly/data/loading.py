@@ -15,7 +15,7 @@ import pyarrow as pa
 from credibly import checks
 from credibly.arrays import column_names, to_numpy
 from credibly.checks import InputError, input_file, listed, located, nearest
-from credibly.data.images import ImageFiles, LazyImages
+from credibly.data.images import LazyImages
 from credibly.data.preparation import Columns, Preparation
 from credibly.data.readers import (
     EMBEDDED,
@@ -32,7 +32,6 @@ from credibly.targets import MANY_LABELS, Coding, SparseTargets
 from credibly.types import Array, ArrayLike, ArrowTable, JsonObject
 from credibly.untrusted.arrays import read_arrays
 from credibly.untrusted.budget import worded
-from credibly.untrusted.images import EXTENSIONS
 
 Source: TypeAlias = str | os.PathLike[str] | Data | ArrowTable
 _ENDINGS = {ending: kind for kind, reader in KINDS.items() for ending in reader.endings}
@@ -281,8 +280,11 @@ def read_npz(
     with worded(f"{path} must hold numbers where they belong"):  # not text
         with located(str(path)):
             if sparse:
-                targets = _csr_targets(arrays, names)
-                coding = "unknown"
+                indices, coding = arrays["target_indices"], "unknown"
+                names = default_labels(int(indices.max(initial=0)) + 1) if names is None else names
+                values = arrays.get("target_values")
+                targets = SparseTargets(arrays["target_offsets"], indices, len(names), values)
+                targets = targets if len(names) >= MANY_LABELS else targets.dense()
             elif targets is None:
                 inputs = given["images"] if given["features"] is None else given["features"]
                 targets = unknown_targets(len(inputs), 0 if names is None else len(names))
@@ -297,17 +299,6 @@ def read_npz(
             # No flips: a mirrored image may have other labels.
             augmentation="none" if given["images"] is None else "shift",
         )
-
-
-def _csr_targets(
-    arrays: dict[str, Array], names: Sequence[str] | Array | None
-) -> Array | SparseTargets:
-    """Return CSR targets: ``target_offsets``, ``target_indices`` (and values)."""
-    indices = arrays["target_indices"]
-    count = len(default_labels(int(indices.max(initial=0)) + 1) if names is None else names)
-    values = arrays.get("target_values")
-    targets = SparseTargets(arrays["target_offsets"], indices, count, values)
-    return targets if count >= MANY_LABELS else targets.dense()
 
 
 def load_texts(
@@ -416,10 +407,11 @@ def _without_bad_images(data: Data, skip: bool) -> Data:
     if not skip:
         if missing:
             absent = [data.images.names[row] for row in missing]
-            advice = _elsewhere(data.images, absent[0])
             raise InputError(
                 f"{data.source}: {len(missing)} of {len(data)} images are missing: "
-                f"{listed(absent, str, 3)}. {advice}"
+                f"{listed(absent, str, 3)}. Add them. If they are in another folder or lack their "
+                "ending, pass `images` or `suffix`. Or load with `skip_bad_images=True` to leave "
+                "them out."
             )
         return data
     bad = {*missing, *(row for row, _ in data.images.bad())}
@@ -428,19 +420,6 @@ def _without_bad_images(data: Data, skip: bool) -> Data:
     if not len(good):
         raise InputError(f"{data.source}: none of its {len(data)} images can be decoded.")
     return dataclasses.replace(data.take(good), skipped=skipped)
-
-
-def _elsewhere(images: LazyImages, name: str) -> str:
-    """Return advice on a missing image: it may be in a subfolder, or lack its file ending."""
-    if isinstance(images, ImageFiles):
-        below = sorted(path for path in images.folder.glob("*") if path.is_dir())
-        for folder in (images.folder, *below):
-            for ending in ("", *EXTENSIONS, *map(str.upper, EXTENSIONS)):
-                if (path := folder / f"{name}{ending}").is_file():
-                    options = [f'`images="{folder}"`'] if folder != images.folder else []
-                    options += [f'`suffix="{ending}"`'] if ending else []
-                    return f"There is a file {path}; pass {' and '.join(options)}."
-    return "Add them, or load with `skip_bad_images=True` to leave them out."
 
 
 def _split(

@@ -40,18 +40,11 @@ def split_rows(
     shares[TRAIN] = 1 - shares.sum()
     groups = rarest_label(targets)
     if targets.shape[1] >= MANY_LABELS:
-        groups = _pooled(groups)
+        # If most labels have a handful of rows, nearly every row would be alone in its group and
+        # become a training row.
+        counts = np.bincount(groups + 1)
+        groups = np.where(counts[groups + 1] < FEW_ROWS, -1, groups)
     return _deal(groups, shares, seed)
-
-
-def _pooled(groups: Array) -> Array:
-    """Return groups, with all groups of fewer than ``FEW_ROWS`` rows merged into one.
-
-    If most labels have a handful of rows, nearly every row would otherwise be alone in its group
-    and become a training row.
-    """
-    counts = np.bincount(groups + 1)
-    return np.where(counts[groups + 1] < FEW_ROWS, -1, groups)
 
 
 def as_often_as_weighted(rows: Array, weights: Array | None) -> Array:

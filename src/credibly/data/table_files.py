@@ -6,7 +6,6 @@ import codecs
 import csv
 import dataclasses
 import io
-import json
 import re
 import warnings
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.csv
 
+from credibly.arrays import is_data_frame
 from credibly.checks import InputError, fits_memory
 from credibly.data.rows import Data
 from credibly.data.tables import ID_NAMES, TableLayout, from_table
@@ -72,7 +72,11 @@ def _utf8(path: Path) -> bytes:
 def _cells(path: Path, content: bytes, parse: pyarrow.csv.ParseOptions) -> pa.Table:
     """Return a CSV file as text. Errors of type inference would not name a location."""
     must = f"{path} must be a CSV file with a header"
-    header = _header(must, content, parse)
+    # Not read by pyarrow: a row after the header may be longer than the block that it would read.
+    file = io.TextIOWrapper(io.BytesIO(content), "utf-8", errors="surrogateescape", newline="")
+    with worded(must):
+        header = next((row for row in csv.reader(file, delimiter=parse.delimiter) if row), [])
+        "".join(header).encode("utf-8")
 
     def read(kind: pa.DataType, block: int) -> pa.Table:
         return pyarrow.csv.read_csv(
@@ -131,31 +135,14 @@ def read_frame(frame: ArrowTable, layout: TableLayout) -> Data:
     """
     path = Path("data frame")
     with worded("the data frame must fit into Arrow columns"):
-        table = tables.checked(pa.table(frame), path)
-    return from_table(_without_index(table), path, layout)
-
-
-def _without_index(table: pa.Table) -> pa.Table:
-    """Return the columns of a pandas frame. The index becomes the column ``id`` if possible."""
-    stored = json.loads((table.schema.metadata or {}).get(b"pandas", b"{}"))
-    index = stored.get("index_columns", [])
-    kept = table.drop_columns([name for name in index if isinstance(name, str)])
-    if len(index) == 1 and not any(name.lower() in ID_NAMES for name in kept.column_names):
-        if isinstance(index[0], str):
-            ids = table.column(index[0])
-        else:  # a range index is stored as its limits
-            ids = pa.array(range(*(index[0][end] for end in ("start", "stop", "step"))))
-        kept = kept.append_column("id", ids.cast(pa.string()))
-    return kept.replace_schema_metadata()
-
-
-def _header(must: str, content: bytes, parse: pyarrow.csv.ParseOptions) -> list[str]:
-    # Not read by pyarrow: a row after the header may be longer than the block that it would read.
-    file = io.TextIOWrapper(io.BytesIO(content), "utf-8", errors="surrogateescape", newline="")
-    with worded(must):
-        names = next((row for row in csv.reader(file, delimiter=parse.delimiter) if row), [])
-        "".join(names).encode("utf-8")
-    return names
+        if is_data_frame(frame):
+            table = pa.Table.from_pandas(frame, preserve_index=False)
+            if frame.index.nlevels == 1 and not {*map(str.lower, table.column_names)} & {*ID_NAMES}:
+                table = table.append_column("id", pa.array(frame.index).cast(pa.string()))
+        else:
+            table = pa.table(frame)
+        table = tables.checked(table.replace_schema_metadata(), path)
+    return from_table(table, path, layout)
 
 
 # JSON lines ---------------------------------------------------------------------------------------
@@ -166,11 +153,6 @@ def read_jsonl(path: Path, layout: TableLayout) -> Data:
 
     A key that is missing in an object is an empty cell. Rows are counted from 1, with blank lines.
     """
-    return from_table(jsonl_table(path), path, dataclasses.replace(layout, first_row=1))
-
-
-def jsonl_table(path: Path) -> pa.Table:
-    """Return the objects of a file of JSON lines as a table."""
     records: list[JsonObject] = []
     for row, line in enumerate(tables.unpacked(path).split(b"\n"), start=1):
         where = f"{path}, row {row}"
@@ -183,7 +165,8 @@ def jsonl_table(path: Path) -> pa.Table:
         records.append(record)
     if not records:
         raise InputError(f"{path} must hold one JSON object per line; it is empty.")
-    return records_table(records, str(path))
+    table = records_table(records, str(path))
+    return from_table(table, path, dataclasses.replace(layout, first_row=1))
 
 
 def records_table(records: Sequence[Mapping[str, object]], where: str) -> pa.Table:
@@ -200,16 +183,10 @@ def _column(where: str, name: str, records: Sequence[Mapping[str, object]]) -> p
     except MemoryError:
         raise
     except (pa.ArrowException, OverflowError, TypeError, ValueError):
-        return _mixed(where, name, cells)
-
-
-def _mixed(where: str, name: str, cells: Sequence[object]) -> pa.Array:
-    """Return cells of several types; only a mix of numbers and texts is supported."""
-    first = next(type(cell) for cell in cells if cell is not None)
-    for row, cell in enumerate(cells, start=1):
-        if isinstance(cell, (dict, list)) or (cell is not None and first in (dict, list)):
+        nested = next((row for row, x in enumerate(cells) if isinstance(x, (dict, list))), None)
+        if nested is not None:
             raise InputError(
-                f"{where}, row {row}, column {name!r} must be of one type in all rows; got "
-                f"{cell!r:.60} where the first is {first.__name__}."
-            )
-    return pa.array([None if cell is None else str(cell) for cell in cells])
+                f"{where}, row {nested + 1}, column {name!r} must be of one type in all rows; got "
+                f"{cells[nested]!r:.60} beside other types."
+            ) from None
+        return pa.array([None if cell is None else str(cell) for cell in cells])  # a mix of both

@@ -119,10 +119,10 @@ def utf8(content: bytes, where: object) -> str:
         ) from None
 
 
-def read_rows(path: Path, format: str = "numbers in lines") -> Iterator[bytes]:
+def read_rows(path: Path) -> Iterator[bytes]:
     """Yield the lines of a file of any length; each line must be within the limit."""
-    check_file(path, format)
-    limit = BUDGETS[format].line or 0
+    check_file(path, "numbers in lines")
+    limit = BUDGETS["numbers in lines"].line or 0
     with named_errors(path), path.open("rb") as file:
         while line := file.readline(limit + 1):
             yield _at_most(line, limit, f"{path}: a line")
