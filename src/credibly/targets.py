@@ -575,7 +575,7 @@ class SparseTargets:
             matrix = matrix.tocsr()
             return cls(matrix.indptr, matrix.indices, matrix.shape[1], matrix.data)
         pieces = (matrix.crow_indices(), matrix.col_indices(), matrix.values())
-        offsets, indices, values = (to_numpy(piece.detach().cpu()) for piece in pieces)
+        offsets, indices, values = map(to_numpy, pieces)
         return cls(offsets, indices, matrix.shape[1], values)
 
     @classmethod
@@ -600,8 +600,7 @@ class SparseTargets:
             >>> SparseTargets.unknown(2, 1000).num_known
             0
         """
-        nothing = np.zeros(0, np.int64)
-        return cls(np.zeros(rows + 1, np.int64), nothing, num_labels, None, np.zeros(rows, bool))
+        return cls.from_classes(np.full(rows, UNKNOWN), num_labels)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -625,10 +624,7 @@ class SparseTargets:
 
     def __getitem__(self, rows: slice | Sequence[int] | Array) -> SparseTargets:
         """Return the selected rows, in the order of the selection."""
-        if isinstance(rows, slice):
-            rows = np.arange(*rows.indices(len(self)))
-        chosen = np.asarray(rows)
-        chosen = np.flatnonzero(chosen) if chosen.dtype == bool else chosen.astype(np.int64)
+        chosen = np.arange(len(self))[rows]
         sizes = np.diff(self.offsets)[chosen]
         offsets = np.concatenate([[0], np.cumsum(sizes)])
         place = np.arange(offsets[-1]) + np.repeat(self.offsets[chosen] - offsets[:-1], sizes)
@@ -638,10 +634,8 @@ class SparseTargets:
 
     def relabelled(self, numbers: ArrayLike) -> SparseTargets:
         """Return the same rows with label ``i`` moved to ``numbers[i]``, a permutation."""
-        order = to_numpy(numbers).astype(np.int64)
-        return SparseTargets(
-            self.offsets, order[self.indices], self.num_labels, self.values, self.known
-        )
+        moved = to_numpy(numbers)[self.indices]
+        return SparseTargets(self.offsets, moved, self.num_labels, self.values, self.known)
 
     def __repr__(self) -> str:
         return (
@@ -708,17 +702,13 @@ class SparseTargets:
             array([[1., 0.],
                    [1., 0.]], dtype=float32)
         """
-        asked = to_numpy(columns).astype(np.int64)
-        # The (row, label) keys are sorted, so a binary search finds each requested entry.
-        keys = self.entry_rows() * self.num_labels + self.indices
-        wanted = (np.arange(len(self))[:, None] * self.num_labels + asked).ravel()
-        place = np.searchsorted(keys, wanted)
-        found = np.zeros(len(wanted), dtype=bool)
-        inside = place < len(keys)
-        found[inside] = keys[place[inside]] == wanted[inside]
-        result = np.zeros(len(wanted), dtype=np.float32)
-        result[found] = self.entry_values()[place[found]]
-        result = result.reshape(asked.shape)
+        from scipy import sparse
+
+        asked = to_numpy(columns)
+        parts = self.entry_values(), self.indices, self.offsets
+        rows = np.broadcast_to(np.arange(len(self))[:, None], asked.shape)
+        found = sparse.csr_array(parts, self.shape)[rows.ravel(), asked.ravel()]
+        result = np.asarray(found).reshape(asked.shape)
         if self.known is not None:
             result[~self.known] = UNKNOWN
         return result

@@ -214,8 +214,7 @@ def test_images_in_a_folder_or_with_an_ending_are_told_the_options(folder, tmp_p
         cr.data.load(tmp_path / "rows.csv")
     command = ["train", str(tmp_path / "rows.csv"), "--out", str(tmp_path / "run")]
     assert main(command) == 2
-    options = f"--images {tmp_path / folder} and " if folder else ""
-    assert f"pass {options}--suffix .jpg" in capsys.readouterr().err
+    assert "pass --images or --suffix" in capsys.readouterr().err
     given = {"images": tmp_path / folder} if folder else {}
     found = cr.data.load(tmp_path / "rows.csv", suffix=".jpg", **given)
     assert found.ids.tolist() == ["a", "b", "c"]

@@ -106,15 +106,11 @@ def _scans() -> tuple[list[Array], Array]:
     images = bunch.images.astype(np.float32) / 16
     scaled = []
     for side in SCALES:
-        weights = _interpolation(8, side)
+        # Linear interpolation between pixel centres.
+        centres = np.clip((np.arange(side) + 0.5) * 8 / side - 0.5, 0, 7)
+        weights = np.maximum(0, 1 - np.abs(centres[:, None] - np.arange(8))).astype(np.float32)
         scaled.append(np.einsum("ai,nij,bj->nab", weights, images, weights, optimize=True))
     return scaled, bunch.target
-
-
-def _interpolation(old: int, new: int) -> Array:
-    """Return the (new, old) matrix of linear interpolation between pixel centres."""
-    centres = np.clip((np.arange(new) + 0.5) * old / new - 0.5, 0, old - 1)
-    return np.maximum(0, 1 - np.abs(centres[:, None] - np.arange(old))).astype(np.float32)
 
 
 def _pools(values: Array) -> dict[int, Array]:
@@ -215,7 +211,10 @@ def synthetic(
     slopes = sharpness * features @ weights + curvature * ((features @ bends) ** 2 - 1)
     rates = rate * imbalance ** -np.linspace(0, 1, num_labels)
     truth = (1 - 2 * noise) * expit(slopes + _intercepts(slopes, rates)) + noise
-    targets = (_draws(n, num_labels, dependence, generator) < truth).astype(np.float32)
+    # Uniform in each column; the columns share one Gaussian factor.
+    factor, own = generator.normal(size=(n, 1)), generator.normal(size=(n, num_labels))
+    drawn = ndtr(np.sqrt(dependence) * factor + np.sqrt(1 - dependence) * own)
+    targets = (drawn < truth).astype(np.float32)
     hidden = generator.random(size=targets.shape) < unknown
     return Data(
         labels=default_labels(num_labels),
@@ -241,10 +240,3 @@ def _intercepts(slopes: Array, rates: Array) -> Array:
         below = expit(slopes + middle).mean(axis=0) < rates
         low, high = np.where(below, middle, low), np.where(below, high, middle)
     return (low + high) / 2
-
-
-def _draws(n: int, num_labels: int, dependence: float, generator: np.random.Generator) -> Array:
-    """Return values uniform in each column; the columns share one Gaussian factor."""
-    shared = generator.normal(size=(n, 1))
-    own = generator.normal(size=(n, num_labels))
-    return ndtr(np.sqrt(dependence) * shared + np.sqrt(1 - dependence) * own)

@@ -71,12 +71,14 @@ def from_table(table: pa.Table, path: Path, layout: TableLayout) -> Data:
     """Return the rows of a table. Errors name file, row and column of an invalid cell."""
     reader = _TableReader(table, path, layout)
     split = reader.split()
-    texts = reader.texts()
-    image_column = reader.image_column() if texts is None else None
+    image_column = reader.image_column() if layout.text is None else None
+    texts = reader.texts() if image_column is None else None
     ids = reader.ids(image_column)
+    pictures = None if image_column is None else reader.columns.pop(image_column)
+    reader.only_features = pictures is None and texts is None
     labels, targets = reader.targets(split)
-    images = None if image_column is None else reader.images(image_column, ids)
-    features = reader.features() if images is None and texts is None else {}
+    images = None if pictures is None else reader.images(pictures, ids)
+    features = reader.features() if reader.only_features else {}
     if texts is not None and layout.text is None and not layout.to_predict:
         reader.warn_of_features()
     if ids is None and isinstance(images, ImageFiles):
@@ -104,7 +106,7 @@ class _TableReader:
             raise InputError(f"{path}: columns must have different names; {twice!r} appears twice.")
         self.columns = {name: _plain(table.column(name)) for name in names}
         self.rows, self.path, self.layout = table.num_rows, path, layout
-        self.with_texts = False
+        self.only_features = True
         prepared = layout.preparation
         self.known_features = frozenset(prepared.names if prepared is not None else ())
         absent = [name for name in layout.ignore if name not in self.columns]
@@ -116,10 +118,10 @@ class _TableReader:
 
     def ids(self, image_column: str | None) -> Array | None:
         name = self.layout.id_column
-        if name is not None and not (self.layout.to_predict and name not in self.columns):
-            self._must_have(name)
-        else:
+        if name is None or (self.layout.to_predict and name not in self.columns):
             name = self._by_name(ID_NAMES)
+        else:
+            self._must_have(name)
         if name is None and image_column is None:
             return self.index
         if name is None or name == image_column:
@@ -129,12 +131,12 @@ class _TableReader:
     def _saved_index(self) -> Array | None:
         """Take out the index that pandas wrote as a column; return its cells."""
         found = None
-        for name in [name for name in self.columns if SAVED_INDEX.fullmatch(name)]:
+        for name in filter(SAVED_INDEX.fullmatch, list(self.columns)):
             cells = self.columns[name].cast(pa.string()).to_pylist()
             if None in cells or len(set(cells)) < len(cells) or any("." in cell for cell in cells):
                 continue  # a feature without a name
             del self.columns[name]
-            found = np.array(cells, dtype=str) if found is None else found
+            found = np.array(cells) if found is None else found
             warnings.warn(
                 f"{self.path}: column {name!r} is a saved pandas index. It is not a feature; it "
                 "gives the ids if no other column does.",
@@ -164,7 +166,6 @@ class _TableReader:
             return None
         for name in names:
             self._must_have(name)
-        self.with_texts = True
         cells = [text_cells(self.columns.pop(name), name, self._at) for name in names]
         matrix = np.empty((self.rows, len(names)), dtype=object)
         for place, column in enumerate(cells):
@@ -185,14 +186,11 @@ class _TableReader:
             if len(set(given)) < len(given):
                 raise InputError(f"`text` must be two different columns; got {given[0]!r} twice.")
             return list(given)
-        if self.image_column() is not None:
-            return []
         found = self._by_name(TEXT_NAMES)
-        labels = {*(self.layout.labels or ()), self.layout.label_column}
-        texts = found is not None and pa.types.is_string(self.columns[found].type)
-        if found is None or not texts or found in labels or NUMBERS.fits(self.columns[found]):
+        if found is None or found in {*(self.layout.labels or ()), self.layout.label_column}:
             return []
-        return [found]
+        cells = self.columns[found]
+        return [found] if pa.types.is_string(cells.type) and not NUMBERS.fits(cells) else []
 
     def image_column(self) -> str | None:
         given = self.layout.image_column
@@ -212,8 +210,7 @@ class _TableReader:
                 return name
         return None
 
-    def images(self, name: str, ids: Array | None) -> ImageFiles | EncodedImages:
-        column = self.columns.pop(name)
+    def images(self, column: pa.ChunkedArray, ids: Array | None) -> ImageFiles | EncodedImages:
         if pa.types.is_struct(column.type):
             fields = [field.name for field in column.type]
             if "bytes" in fields and pc.struct_field(column, "bytes").null_count < self.rows:
@@ -272,13 +269,13 @@ class _TableReader:
 
     def _rest_as_labels(self) -> tuple[list[str], Array]:
         """Return every remaining column as a label, for images or texts."""
-        if self.image_column() is None and not self.with_texts:
+        names = list(self.columns)
+        if self.only_features:
             raise InputError(
                 f"{self.path} must say which columns are labels: name them y:NAME, pass "
                 f"`labels=[…]`, or put label names into one column called labels. "
-                f"Its columns: {listed(list(self.columns), str, 10)}."
+                f"Its columns: {listed(names, str, 10)}."
             )
-        names = [name for name in self.columns if name != self.image_column()]
         if not names:
             raise InputError(
                 f"{self.path} must have a column of labels beside the images or texts."

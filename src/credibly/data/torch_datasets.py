@@ -373,32 +373,25 @@ class TorchRows(torch.utils.data.Dataset[Sample]):
         return pixels
 
     def _framed(self, pixels: Array, chance: Array, size: tuple[int, int], style: str) -> Array:
-        """Return the part of an image that ``style`` selects, at this size."""
-        if style not in CROPS:
-            return self._evaluated(pixels, size)
-        return scaled(pixels, size, CROPS[style](pixels.shape[1::-1], chance))
-
-    def _evaluated(self, pixels: Array, size: tuple[int, int]) -> Array:
-        """Return the whole image at this size, or its centre at the scale of ``eval_crop``."""
+        """Return the part of an image that ``style`` or ``eval_crop`` selects, at this size."""
+        if style in CROPS:
+            return scaled(pixels, size, CROPS[style](pixels.shape[1::-1], chance))
         if self.eval_crop is None:
             return scaled(pixels, size)
-        height, width = pixels.shape[:2]
-        share = self.eval_crop / min(height, width)
-        pixels = scaled(pixels, (int(height * share), int(width * share)))
+        share = self.eval_crop / min(pixels.shape[:2])
+        pixels = scaled(pixels, (int(pixels.shape[0] * share), int(pixels.shape[1] * share)))
         top, left = (round((pixels.shape[side] - size[side]) / 2) for side in (0, 1))
         return pixels[top : top + size[0], left : left + size[1]]
 
 
 def shifted(images: Array, chance: Array) -> Array:
     """Shift each image by up to an eighth of its side, and fill the uncovered edge with zeros."""
-    count, height, width, _ = images.shape
-    reach_y, reach_x = height // 8, width // 8
-    down = (chance[:, 0] * (2 * reach_y + 1)).astype(int)
-    right = (chance[:, 1] * (2 * reach_x + 1)).astype(int)
-    padded = np.pad(images, ((0, 0), (reach_y, reach_y), (reach_x, reach_x), (0, 0)))
-    ys = down[:, None, None] + np.arange(height)[None, :, None]
-    xs = right[:, None, None] + np.arange(width)[None, None, :]
-    return padded[np.arange(count)[:, None, None], ys, xs]
+    height, width = images.shape[1:3]
+    reach = height // 8, width // 8
+    down, right = ((chance[:, side] * (2 * reach[side] + 1)).astype(int) for side in (0, 1))
+    padded = np.pad(images, ((0, 0), *((each, each) for each in reach), (0, 0)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (height, width), (1, 2))
+    return windows[np.arange(len(images)), down, right].transpose(0, 2, 3, 1)
 
 
 def crop_box(size: tuple[int, int], chance: Array) -> tuple[float, float, float, float]:

@@ -61,11 +61,19 @@ def read_xc(path: Path, *, labels: Sequence[str] | None = None) -> Data:
     parts = [_read(file) for file, _ in files]
     width = max(part.num_features for part in parts)
     count = max(part.num_labels for part in parts) if labels is None else len(labels)
+    from scipy import sparse
+
     with located(str(path)):
         most = MOST_LABELS if all(part.claimed for part in parts) else UNNAMED
         names = default_labels(count, most) if labels is None else list(labels)
         targets = numbered_targets([row for part in parts for row in part.labels], count, str(path))
-        rows = _sparse_rows(parts, width)
+        counts, columns, values = (
+            np.concatenate([np.frombuffer(getattr(part, name), kind) for part in parts])
+            for name, kind in (("counts", "i8"), ("features", "i8"), ("values", "f4"))
+        )
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        shape = (len(counts), max(width, 1))
+        rows = SparseRows(sparse.csr_matrix((values, columns, starts), shape=shape))
         dense = rows.dense() if width < MANY_FEATURES else None
     return Data(
         labels=names,
@@ -75,19 +83,6 @@ def read_xc(path: Path, *, labels: Sequence[str] | None = None) -> Data:
         sparse_features=rows if dense is None else None,
         source=path.name,
     )
-
-
-def _sparse_rows(parts: list[_ParsedRows], width: int) -> SparseRows:
-    """Return the features of all rows."""
-    from scipy import sparse
-
-    counts, columns, values = (
-        np.concatenate([np.frombuffer(getattr(part, name), kind) for part in parts])
-        for name, kind in (("counts", np.int64), ("features", np.int64), ("values", np.float32))
-    )
-    starts = np.concatenate([[0], np.cumsum(counts)])
-    shape = (len(counts), max(width, 1))
-    return SparseRows(sparse.csr_matrix((values, columns, starts), shape=shape))
 
 
 def _read(path: Path) -> _ParsedRows:
