@@ -20,7 +20,7 @@ def is_tensor(value: object) -> TypeGuard[Tensor]:
     return isinstance(value, _class_of("torch", "Tensor"))
 
 
-def is_data_frame(value: object) -> bool:
+def is_data_frame(value: object) -> TypeGuard[Any]:
     """Return whether ``value`` is a pandas data frame, without importing pandas."""
     return isinstance(value, _class_of("pandas", "DataFrame"))
 

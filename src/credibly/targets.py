@@ -325,12 +325,7 @@ def from_signed(targets: ArrayLike, *, name: str = "targets") -> Array:
         array([[ 1,  0, -1]], dtype=int8)
     """
     array = to_numpy(targets)
-    place = first_invalid(array, coding="signed")
-    if place is not None:
-        raise checks.InputError(
-            f'`{name}` with `coding="signed"` must be {allowed("signed")}; got '
-            f"{array[place].item()!r} at {place}."
-        )
+    _must_mean(array, name, coding="signed")
     decoded = np.full(array.shape, UNKNOWN, dtype=np.int8)
     decoded[array == 1] = 1
     decoded[array == -1] = 0
@@ -431,11 +426,19 @@ def _decode(array: Array, soft: bool, name: str) -> Array:
             whole = np.where(whole == -100, np.int8(UNKNOWN), whole)
         if not whole.size or (whole.min() >= UNKNOWN and whole.max() <= 1):
             return whole
-    elif soft:
-        unknown = np.isnan(array) | (array == -1) | (array == -100)
-        if (unknown | ((array >= 0) & (array <= 1))).all():
-            return np.where(unknown, array.dtype.type(UNKNOWN), array)
-    _refuse(array, soft, name)
+    _must_mean(array, name, soft=soft)
+    return np.where(array >= 0, array, array.dtype.type(UNKNOWN))
+
+
+def _must_mean(array: Array, name: str, *, coding: Coding | None = None, soft: bool = True) -> None:
+    """Raise for the first value that has no meaning."""
+    place = first_invalid(array, coding=coding, soft=soft)
+    if place is not None:
+        how = "" if coding is None else f' with `coding="{coding}"`'
+        raise checks.InputError(
+            f"`{name}`{how} must be {allowed(coding, soft=soft)}; got {array[place].item()!r} at "
+            f"{place}."
+        )
 
 
 def _whole(array: Array) -> Array | None:
@@ -449,14 +452,6 @@ def _whole(array: Array) -> Array | None:
     with np.errstate(invalid="ignore", over="ignore"):
         whole = array.astype(np.int8)
     return whole if np.array_equal(whole, array) else None
-
-
-def _refuse(array: Array, soft: bool, name: str) -> NoReturn:
-    place = first_invalid(array, soft=soft)
-    assert place is not None
-    raise checks.InputError(
-        f"`{name}` must be {allowed(soft=soft)}; got {array[place].item()!r} at {place}."
-    )
 
 
 # Many labels -------------------------------------------------------------------------------------
@@ -707,7 +702,7 @@ class SparseTargets:
         asked = to_numpy(columns)
         parts = self.entry_values(), self.indices, self.offsets
         rows = np.broadcast_to(np.arange(len(self))[:, None], asked.shape)
-        found = sparse.csr_array(parts, self.shape)[rows.ravel(), asked.ravel()]
+        found = sparse.csr_matrix(parts, self.shape)[rows.ravel(), asked.ravel()]
         result = np.asarray(found).reshape(asked.shape)
         if self.known is not None:
             result[~self.known] = UNKNOWN
