@@ -209,7 +209,7 @@ def test_images_in_a_folder_or_with_an_ending_are_told_the_options(folder, tmp_p
     (tmp_path / "rows.csv").write_text("image,y:x\na,1\nb,0\nc,1\n")
     with pytest.raises(
         cr.InputError,
-        match="3 of 3 images are missing: a, b, c. Add them. .* pass `images` or `suffix`",
+        match=r"3 of 3 images are missing: a, b, c. Add them. .* pass `images` or `suffix`",
     ):
         cr.data.load(tmp_path / "rows.csv")
     command = ["train", str(tmp_path / "rows.csv"), "--out", str(tmp_path / "run")]

@@ -330,7 +330,8 @@ class Data:
         return digest.hexdigest()
 
     def torch_dataset(self, train: bool, **options: Any) -> TorchRows:
-        """Return a torch dataset of (input, target, row number); ``options`` of ``TorchRows``.
+        """Return a torch dataset of (input, target, row number); ``options`` of ``TorchRows``, and
+        of ``Augment``, such as ``cutout=0.3``.
 
         Images are float32 (c, h, w) in [0, 1]. If ``train`` is set, they are augmented.
         Augmentation depends only on ``seed``, on the epoch set by ``dataset.set_epoch(e)`` and on

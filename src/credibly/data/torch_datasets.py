@@ -246,7 +246,10 @@ DEFAULT_SIZE = 224
 
 
 class TorchRows(torch.utils.data.Dataset[Sample]):
-    """See ``Data.torch_dataset``. Works with any number of DataLoader workers."""
+    """See ``Data.torch_dataset``. Works with any number of DataLoader workers.
+
+    ``augment`` are the arguments of ``Augment``.
+    """
 
     def __init__(
         self,
@@ -255,12 +258,12 @@ class TorchRows(torch.utils.data.Dataset[Sample]):
         train: bool,
         image_size: int | tuple[int, int] | None = None,
         seed: int = 0,
-        augment: Augment | None = None,
         eval_crop: int | None = None,
+        **augment: float,
     ) -> None:
         self.data, self.train, self.seed = data, train, seed
         self.eval_crop = None if train else eval_crop
-        self.augment = augment if train and augment is not None else Augment()
+        self.augment = Augment(**augment) if train else Augment()
         self.size = _size(image_size)
         if self.eval_crop is not None and self.eval_crop < max(self.size or (DEFAULT_SIZE,)):
             raise InputError(

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from credibly.checks import InputError, whole_number
 from credibly.data import Data
 from credibly.data.splits import TEST, as_often_as_weighted
-from credibly.data.torch_datasets import Augment, TorchRows
+from credibly.data.torch_datasets import TorchRows
 from credibly.files import write_json
 from credibly.memory_limits import give_back
 from credibly.models.network import HeadedModule, NetworkModule
@@ -377,13 +377,18 @@ def _layer_inputs(network: nn.Module, rows: Data) -> Matrix:
 def _augmented(rows: Data, recipe: recipes.Network, seed: int) -> TorchRows:
     """Return rows to train on, with the augmentation of the recipe."""
     size = recipe.image_size if rows.kind == "images" else None
-    augment = Augment(
-        *(recipe.rand_augment, recipe.cutout, recipe.mixup),
-        *(recipe.color_jitter, recipe.lighting),
-    )
     if recipe.augment is not None and rows.kind == "images":
         rows = dataclasses.replace(rows, augmentation=recipe.augment)
-    return rows.torch_dataset(train=True, image_size=size, seed=seed, augment=augment)
+    return rows.torch_dataset(
+        train=True,
+        image_size=size,
+        seed=seed,
+        operations=recipe.rand_augment,
+        cutout=recipe.cutout,
+        mixup=recipe.mixup,
+        color_jitter=recipe.color_jitter,
+        lighting=recipe.lighting,
+    )
 
 
 # After training ------------------------------------------------------------------------------
