@@ -186,15 +186,3 @@ def test_nothing_at_all_is_nan():
     assert np.isnan(metrics.calibration_error(nothing, nothing))
     assert np.isnan(metrics.log_loss(nothing, nothing))
     assert np.isnan(metrics.set_size(nothing.astype(bool)))
-
-
-def test_broken_values_spoil_no_memory():
-    from credibly.metrics import kernels
-
-    bad = np.array([[np.nan, np.inf, -1.0, 2.0, 1e300, -np.inf]])
-    sums = np.zeros((6, 4, 3))
-    edges = np.arange(5) / 4
-    kernels.add_to_bins(bad, np.ones((1, 6), np.int8), edges, 4.0, sums)
-    assert not sums.any()
-    ranked = kernels.ranked_totals(np.sort(bad[0]), np.array([5.0, np.nan]), 0.0, 0.0)
-    assert len(ranked) == 2

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from credibly.metrics import Summary, log_loss, summary_intervals
-from credibly.metrics import interval as interval_of
-from credibly.metrics.intervals import GroupSums
+import credibly as cr
+from credibly import metrics
 from credibly.targets import Targets
 
 
@@ -22,58 +21,48 @@ def rows_of(count, labels=6, seed=0, *, soft=False):
     return chances, truth if soft else truth.astype(np.int8)
 
 
-def sums_of(values, truth, *, soft=False, parts=1, groups=2000):
-    whole = Summary(values.shape[1], zero=not soft, ranks=True, coding="unknown")
-    whole.update(values, truth)
-    influence = whole.ranks.influence()
-
-    def empty():
-        return GroupSums(whole, lambda values, truth, _: influence.of_rows(values, truth), groups)
-
-    total = empty()
-    for rows in np.array_split(np.arange(len(values)), parts):
-        part = empty()
-        part.update(values[rows], truth[rows], first_row=int(rows[0]))
-        total.merge(part.state())
-    return total
+def evaluated(folder, values, truth, **options):
+    """Return intervals over groups of rows."""
+    path, labels = folder / "p.parquet", [f"label {i}" for i in range(values.shape[1])]
+    cr.Predictions.from_arrays(probabilities=values, targets=Targets(truth), labels=labels).write(
+        path
+    )
+    return cr.evaluate(path, intervals=True, resampled_rows=1, **options).intervals
 
 
 @pytest.mark.parametrize("soft", [False, True])
-def test_widths_are_those_of_resampled_rows(soft):
+def test_widths_are_those_of_resampled_rows(soft, tmp_path):
     values, truth = rows_of(6000, soft=soft)
-    by_row = summary_intervals(values, Targets(truth), resamples=3000)
-    estimates = {name: each.estimate for name, each in by_row.items()}
-    by_group = sums_of(values, truth, soft=soft).intervals(estimates, resamples=3000)
+    by_row = metrics.summary_intervals(values, Targets(truth), resamples=3000)
+    by_group = evaluated(tmp_path, values, truth)
     assert set(by_group) == set(by_row)
-    for name, expected in by_row.items():
-        width = by_group[name].high - by_group[name].low
-        assert width == pytest.approx(expected.high - expected.low, rel=0.15), name
-        middle, other = ((each.low + each.high) / 2 for each in (by_group[name], expected))
-        assert middle == pytest.approx(other, abs=0.15 * width), name
+    for name, (_, low, high) in by_row.items():
+        first, last = by_group[name]
+        assert last - first == pytest.approx(high - low, rel=0.15), name
+        assert (first + last) / 2 == pytest.approx((low + high) / 2, abs=0.15 * (high - low)), name
 
 
-@pytest.mark.parametrize("parts", [2, 7])
-def test_parts_of_the_rows_add_up(parts):
+def test_batches_of_the_rows_add_up(tmp_path):
     values, truth = rows_of(5001)
-    whole, added = sums_of(values, truth, groups=40), sums_of(values, truth, parts=parts, groups=40)
-    for name, array in whole.state().items():
-        np.testing.assert_allclose(added.state()[name], array, rtol=1e-9, atol=1e-9)
+    whole = evaluated(tmp_path, values, truth)
+    for name, limits in evaluated(tmp_path, values, truth, batch_rows=613).items():
+        assert limits == pytest.approx(whole[name], rel=1e-9), name
 
 
-def test_fewer_rows_than_groups_resample_each_row():
+def test_fewer_rows_than_groups_resample_each_row(tmp_path):
     values, truth = rows_of(300)
-    found = sums_of(values, truth).intervals({"NLL": 0.0}, resamples=4000)["NLL"]
-    exact = interval_of(log_loss, values, Targets(truth), method="analytic")
-    assert found.high - found.low == pytest.approx(exact.high - exact.low, rel=0.1)
+    low, high = evaluated(tmp_path, values, truth)["NLL"]
+    exact = metrics.interval(metrics.log_loss, values, Targets(truth), method="analytic")
+    assert high - low == pytest.approx(exact.high - exact.low, rel=0.1)
 
 
 def test_an_analytic_interval_takes_no_copies_of_the_matrix():
     import tracemalloc
 
     values, truth = rows_of(20_000, labels=100)
-    interval_of(log_loss, values[:100], Targets(truth[:100]), method="analytic")
+    metrics.interval(metrics.log_loss, values[:100], Targets(truth[:100]), method="analytic")
     tracemalloc.start()
-    interval_of(log_loss, values, Targets(truth), method="analytic")
+    metrics.interval(metrics.log_loss, values, Targets(truth), method="analytic")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     # Decoding checks the targets once, in masks of a byte per entry; it was 12 copies.

@@ -10,7 +10,7 @@ import torch
 from metric_cases import CASES, make_case
 
 from credibly import metrics
-from credibly.metrics.label_sets import top_k_sets
+from credibly.targets import Targets
 
 each_case = pytest.mark.parametrize(("probabilities", "targets"), CASES.values(), ids=CASES.keys())
 KNOWN = [(name, *CASES[name]) for name in ("plain", "ties", "one label", "many labels")]
@@ -260,7 +260,9 @@ def test_top_labels_are_the_first_of_a_stable_sort_of_known_labels(k, unknown):
     for row, known in enumerate(truth >= 0):
         places = np.flatnonzero(known)
         expected[row, places[np.argsort(-values[row, places], kind="stable")][:k]] = True
-    np.testing.assert_array_equal(top_k_sets(values, truth.astype(np.int8), k), expected)
+    known = Targets(truth.astype(np.int8))
+    found = metrics.top_k_f1(values, known, k, average=None)
+    np.testing.assert_array_equal(found, metrics.f1(expected, known, average=None))
 
 
 @each_known

@@ -15,7 +15,6 @@ from metric_cases import CASES, make_case
 from metric_process import SPLITS, feed, make_metrics, results
 
 from credibly import InputError, metrics
-from credibly.metrics.label_curves import Curves
 
 each_case = pytest.mark.parametrize(("probabilities", "targets"), CASES.values(), ids=CASES.keys())
 CLOSE = {"rtol": 1e-12, "atol": 1e-12}
@@ -64,24 +63,6 @@ def test_chunks_rank_by_scores_where_given():
     expected = metrics.mean_average_precision(scores, targets, over="samples")
     assert found.numbers()["mAP@x"] == pytest.approx(expected)
     assert metrics.summary(probabilities, targets, scores)["mAP@x"] == pytest.approx(expected)
-
-
-@each_case
-@pytest.mark.parametrize("exact", [2**20, 12])
-def test_curves_of_parts_are_those_of_the_whole(probabilities, targets, exact):
-    merged = Curves(targets.shape[1], exact)
-    for rows in np.array_split(np.arange(len(targets)), 5):
-        part = Curves(targets.shape[1], exact)
-        part.update(probabilities[rows], targets[rows])
-        merged.merge(part.state())
-    for found, whole in zip(merged.compute(), metrics.curves(probabilities, targets), strict=True):
-        close = 1e-12 if len(whole.thresholds) <= exact else 0.25
-        assert found.auroc == pytest.approx(whole.auroc, abs=close, nan_ok=True)
-        assert found.average_precision == pytest.approx(
-            whole.average_precision, abs=close, nan_ok=True
-        )
-        if close < 0.1:
-            np.testing.assert_array_equal(found.thresholds, whole.thresholds)
 
 
 def test_merged_workers_give_the_whole():

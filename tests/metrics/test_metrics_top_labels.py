@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from credibly import InputError, metrics
-from credibly.metrics.top_labels import TopLabels
 from credibly.targets import SparseTargets
 
 ROWS, LABELS, K = 40, 25, 5
@@ -59,17 +58,6 @@ def test_propensity_scored_figures_are_divided_by_the_best_possible(seed, k):
 
 
 FIGURES = {metrics.precision_at_k: "p", metrics.ndcg_at_k: "n", metrics.recall_at_k: "r"}
-
-
-def test_parts_merged_are_the_whole():
-    top, truth = instance(0)
-    sparse = SparseTargets.from_dense(truth)
-    whole, first, second = (TopLabels(3) for _ in range(3))
-    whole.update(top, sparse)
-    first.update(top[:11], sparse[:11])
-    second.update(top[11:], sparse[11:])
-    first.merge(second.state())
-    np.testing.assert_allclose(first.figures(), whole.figures())
 
 
 def test_rows_not_known_are_left_out_and_short_rows_are_filled_up():

@@ -13,8 +13,7 @@ import pytest
 import credibly as cr
 from credibly import InputError, Predictions, decide, metrics, write_sets
 from credibly.cli import main
-from credibly.metrics.intervals import TopGroupSums
-from credibly.predictions import Dataset, Writer, validation
+from credibly.predictions import Dataset, Writer
 from credibly.retrieve import search
 from credibly.targets import SparseTargets
 
@@ -79,13 +78,6 @@ def test_what_is_written_is_read(tmp_path):
     assert stored["version"] == "2.0"
 
 
-def test_labels_are_checked_once_whatever_the_number_of_batches(files, monkeypatch):
-    dataset, checked = Dataset(files / "top.parquet"), []
-    monkeypatch.setattr(validation, "as_labels", lambda labels, where="": checked.append(labels))
-    assert len(list(dataset.batches(rows=10))) == 30
-    assert not checked
-
-
 def test_rows_may_hold_different_numbers_of_labels_and_unknown_truth(tmp_path):
     truth = SparseTargets([0, 1, 1, 1], [3], 60, known=[True, True, False])
     rows = Predictions.from_arrays(
@@ -146,20 +138,11 @@ def test_intervals_are_as_wide_as_those_of_resampled_rows(files):
 
 
 def test_intervals_of_batches_are_those_of_the_whole(files):
-    whole, batches = TopGroupSums(5, groups=70), TopGroupSums(5, groups=70)
-    for sums, size in ((whole, ROWS), (batches, 33)):
-        first = 0
-        for some in Dataset(files / "top.parquet").batches(rows=size):
-            sums.update(
-                some.top, some.probabilities, some.targets, some.all_targets, first_row=first
-            )
-            first += len(some)
-    again = TopGroupSums(5, groups=70)
-    again.merge(batches.state())
-    estimates = cr.evaluate(files / "top.parquet").numbers
-    for sums in (batches, again):
-        for name, interval in sums.intervals(estimates).items():
-            assert interval == pytest.approx(whole.intervals(estimates)[name])
+    whole = cr.evaluate(files / "top.parquet", intervals=True)
+    batches = cr.evaluate(files / "top.parquet", intervals=True, batch_rows=33)
+    assert {"precision@5", "NLL, held labels", "ECE, held labels"} <= set(whole.intervals)
+    for name, limits in batches.intervals.items():
+        assert limits == pytest.approx(whole.intervals[name]), name
 
 
 def test_calibration_lowers_the_log_loss_of_held_labels(files, tmp_path, capsys):

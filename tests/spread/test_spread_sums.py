@@ -8,16 +8,12 @@ from copy import deepcopy
 import numpy as np
 import pytest
 from local_session import LocalSession
-from spread_rows import RECORDS, ROWS, rows, splits, top_rows, write
+from spread_rows import RECORDS, ROWS, rows, splits, write
 
 import credibly as cr
 from credibly import decide, metrics
 from credibly.executors import Spark
-from credibly.metrics.intervals import GroupSums, TopGroupSums
-from credibly.metrics.label_sets import SetCounts
-from credibly.metrics.top_labels import HeldLabels, TopLabels
 from credibly.review import label_issues
-from credibly.review.noise_model import LogOddsHistogram
 from credibly.workflows import calibrate_dataset, calibrate_file
 
 PARTS = (1, 2, 5, 17)  # from 16 on, sums are added on the workers first
@@ -30,16 +26,6 @@ def stored(state):
     np.savez(buffer, **state)
     with np.load(io.BytesIO(buffer.getvalue()), allow_pickle=False) as arrays:
         return dict(arrays)
-
-
-def added(make, update, parts):
-    """Sums of parts, each made apart, sent and added."""
-    whole = make()
-    for part in splits(parts)[::-1]:
-        mine = make()
-        update(mine, part)
-        whole.merge(stored(mine.state()))
-    return whole
 
 
 # The accumulators themselves ---------------------------------------------------------------------
@@ -55,66 +41,6 @@ def summary_numbers(each):
         "by label": each.by_label(precisions),
         "diagram": [diagram.counts, diagram.confidence, diagram.frequency],
         "ranges": vars(each.ranks.plan(20)),
-    }
-
-
-def histogram_entries(p, y):
-    labels, known = np.broadcast_to(np.arange(6), p.shape), y >= 0
-    return labels[known], np.log((p + 0.01) / (1.01 - p))[known], y[known]
-
-
-def accumulators():
-    """Each accumulator: how it is made, fed with rows, and read."""
-    record, top = rows(), top_rows()
-    p, y = record.probabilities, record.targets
-    whole = metrics.Summary(6, zero=True, ranks=True)
-    whole.update(p, y)
-    influence = whole.ranks.influence()
-    estimates = whole.numbers(np.full(6, 0.5))
-    weights = metrics.inverse_propensities(np.arange(1, 41), ROWS)
-
-    def top_arrays(part):
-        some = top[part]
-        return some.top, some.probabilities, some.targets, some.all_targets
-
-    return {
-        "Summary": (
-            lambda: metrics.Summary(6, zero=True, ranks=True),
-            lambda each, part: each.update(p[part], y[part]),
-            summary_numbers,
-        ),
-        "SetCounts": (
-            lambda: SetCounts(6),
-            lambda each, part: each.update(p[part] > 0.3, y[part]),
-            lambda each: [each.precision("micro"), each.recall(None), each.f1("mean_of_f1s")],
-        ),
-        "GroupSums": (
-            lambda: GroupSums(whole, lambda p, y, _: influence.of_rows(p, y), groups=64),
-            lambda each, part: each.update(p[part], y[part], first_row=part.start),
-            lambda each: each.intervals(estimates),
-        ),
-        "HeldLabels": (
-            HeldLabels,
-            lambda each, part: each.update(*top_arrays(part)),
-            lambda each: each.numbers(5),
-        ),
-        "TopGroupSums": (
-            lambda: TopGroupSums(5, groups=64),
-            lambda each, part: each.update(*top_arrays(part), first_row=part.start),
-            lambda each: each.intervals(
-                dict.fromkeys(("precision@1", "nDCG@5", "recall@5", "NLL, held labels"), 0.4)
-            ),
-        ),
-        "TopLabels, weighted": (
-            lambda: TopLabels(5, weights),
-            lambda each, part: each.update(top.top[part], top.all_targets[part]),
-            lambda each: [*each.figures()],
-        ),
-        "LogOddsHistogram": (
-            lambda: LogOddsHistogram(6),
-            lambda each, part: each.update(*histogram_entries(p[part], y[part])),
-            lambda each: each.bins(),
-        ),
     }
 
 
@@ -134,12 +60,15 @@ def assert_same(found, expected, rtol=1e-9):
 
 
 @each_number
-@pytest.mark.parametrize("name", accumulators())
-def test_sums_of_parts_are_the_sums_of_the_whole(name, parts):
-    make, update, read = accumulators()[name]
-    once = make()
-    update(once, slice(0, ROWS))
-    assert_same(read(added(make, update, parts)), read(once))
+def test_sums_of_parts_are_the_sums_of_the_whole(parts):
+    record = rows()
+    once, whole = (metrics.Summary(6, zero=True, ranks=True) for _ in range(2))
+    once.update(record.probabilities, record.targets)
+    for part in splits(parts)[::-1]:
+        mine = metrics.Summary(6, zero=True, ranks=True)
+        mine.update(record.probabilities[part], record.targets[part])
+        whole.merge(stored(mine.state()))
+    assert_same(summary_numbers(whole), summary_numbers(once))
 
 
 # What is made of them ----------------------------------------------------------------------------
@@ -158,12 +87,14 @@ def test_evaluation_does_not_depend_on_the_parts(name, parts, tmp_path):
     assert_same(ranges.numbers, local.numbers)
 
 
+@pytest.mark.parametrize("resampled_rows", [1000, 50])  # rows, or groups of them
 @pytest.mark.parametrize("name", RECORDS)
-def test_intervals_do_not_depend_on_the_parts(name, tmp_path):
+def test_intervals_do_not_depend_on_the_parts(name, resampled_rows, tmp_path):
     found = [
         cr.evaluate(
             write(RECORDS[name](), tmp_path / f"{parts}", parts),
             intervals=True,
+            resampled_rows=resampled_rows,
             executor=Spark(LocalSession()),
         ).intervals
         for parts in (1, 5, 17)

@@ -158,6 +158,10 @@ def mean_known(values: Array, axis: int | None = None) -> Array:
         return np.where(known, values, 0.0).sum(axis) / count
 
 
+Terms = tuple[Array, Array]
+"""Part and whole of a metric in each row: the metric is Σ part / Σ whole."""
+
+
 class Accumulator:
     """Named sums over rows. A metric function updates an accumulator with one batch.
 
@@ -220,6 +224,81 @@ class SparseSums(Accumulator):
     def merge(self, state: Mapping[str, Array]) -> None:
         """Add the ``state()`` of other rows."""
         self.cells[state["keys"]] += state["cells"]
+
+
+_SIGN = np.uint64(1 << 63)
+
+
+class ValueCounts(Accumulator):
+    """Two weights of each value, in the order of the values.
+
+    Above ``exact`` different values, values with the same leading bits (by default 14 or more of
+    the mantissa) count as ties.
+
+    Args:
+        exact: limit on the number of different values that are kept apart.
+    """
+
+    def __init__(self, exact: int = 2**20) -> None:
+        self._exact, self._bits = exact, 64
+        self._keys: Array = np.zeros(0, np.uint64)
+        self._counts: Array = np.zeros((0, 2))
+        self._waiting: list[tuple[Array, Array]] = []
+
+    def update(self, values: Array, counts: Array) -> None:
+        """Add values with their weights, (values, 2)."""
+        self._add(_keys(values), counts)
+
+    def _add(self, keys: Array, counts: Array) -> None:
+        self._waiting.append((keys, counts))
+        if sum(len(each) for each, _ in self._waiting) >= self._exact:
+            self.counts()
+
+    def counts(self) -> Array:
+        """Return the weights of the values that occur, in ascending order, (values, 2)."""
+        waiting, self._waiting = [(self._keys, self._counts), *self._waiting], []
+        keys, counts = (np.concatenate(each) for each in zip(*waiting, strict=True))
+        while True:
+            found, places = np.unique(self._cut(keys), return_inverse=True)
+            if len(found) <= self._exact:
+                break
+            self._bits = min(self._bits, 27) - 1  # sign and exponent take 12 bits
+        self._keys = found
+        self._counts = np.stack([np.bincount(places, each, len(found)) for each in counts.T], 1)
+        return self._counts
+
+    def values(self) -> Array:
+        """Return the values that occur, ascending; tied values are given by their lower limit."""
+        self.counts()
+        return np.where(self._keys & _SIGN, self._keys ^ _SIGN, ~self._keys).view(np.float64)
+
+    def places(self, values: Array) -> Array:
+        """Return the indices in ``counts`` of values that occur."""
+        return np.searchsorted(self._keys, self._cut(_keys(values)))
+
+    def clear(self, column: int) -> None:
+        """Set one of the two weights to 0."""
+        self.counts()[:, column] = 0
+
+    def _cut(self, keys: Array) -> Array:
+        shift = np.uint64(64 - self._bits)
+        return keys >> shift << shift
+
+    def state(self) -> dict[str, Array]:
+        """Return values and weights."""
+        self.counts()
+        return {"bits": np.array([self._bits]), "keys": self._keys, "counts": self._counts}
+
+    def merge(self, state: Mapping[str, Array]) -> None:
+        """Add the ``state()`` of other rows."""
+        self._bits = min(self._bits, int(state["bits"][0]))
+        self._add(state["keys"], np.array(state["counts"]))
+
+
+def _keys(values: Array) -> Array:
+    """Return integers in the order of float64 values; −0 and 0 are equal."""
+    pattern = (values.astype(np.float64) + 0.0).view(np.uint64)
+    return np.where(pattern & _SIGN, ~pattern, pattern | _SIGN)
 
 
 class BestRows(Accumulator):

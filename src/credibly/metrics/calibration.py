@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from credibly import checks
 from credibly.arrays import like, to_numpy
-from credibly.metrics import kernels
+from credibly.compiled import compiled
 from credibly.metrics.accumulators import Accumulator, mean_known, probability_pair
 from credibly.metrics.label_sets import unknown_below_top
 from credibly.notebook import html_table
@@ -91,7 +92,7 @@ class ProperScores(Accumulator):
         """Add checked entries, (rows, labels)."""
         values, truth = np.ascontiguousarray(probabilities), np.ascontiguousarray(targets)
         floor = smallest(values.dtype, self.floor)
-        kernels.add_proper_scores(values, truth, floor, self.sums["proper"])
+        _add_proper_scores(values, truth, floor, self.sums["proper"])
 
     @property
     def known(self) -> int:
@@ -112,6 +113,24 @@ class ProperScores(Accumulator):
         with np.errstate(invalid="ignore"):
             each = total[..., which] / total[..., COUNT]
         return mean_known(each) if average == "macro" else each
+
+
+@compiled(error_model="numpy")
+def _add_proper_scores(probabilities: Array, targets: Array, floor: float, sums: Array) -> None:
+    """Add every known entry to ``sums[label]``: count, log loss, squared error."""
+    for row in range(probabilities.shape[0]):
+        for t in range(probabilities.shape[1]):
+            p, y = float(probabilities[row, t]), float(targets[row, t])
+            if y < 0:
+                continue
+            value = 0.0
+            if y > 0:
+                value -= y * math.log(max(p, floor))
+            if y < 1:
+                value -= (1 - y) * math.log(max(1 - p, floor))
+            sums[t, 0] += 1
+            sums[t, 1] += value
+            sums[t, 2] += (p - y) ** 2
 
 
 def log_loss(
@@ -227,6 +246,8 @@ def _relative(rates: Array, p: Array, lowest: float) -> Array:
 
 Kind = Literal["ace", "mce", "ece"]
 KINDS = ("ace", "mce", "ece")
+ERRORS = {"ACE": "ace", "MCE": "mce", "ECE": "ece"}
+"""The kind of each calibration error by its name in tables."""
 
 
 class CalibrationBins(Accumulator):
@@ -244,12 +265,16 @@ class CalibrationBins(Accumulator):
             raise checks.InputError(f"`bins` must be a whole number; got {bins!r}.")
         self.sums = {"bins": np.zeros((num_labels, int(bins), 3))}
 
+    @property
+    def num_bins(self) -> int:
+        """Return the number of bins."""
+        return self.sums["bins"].shape[1]
+
     def update(self, probabilities: Array, targets: Array) -> None:
         """Add checked entries, (rows, labels)."""
-        total, dtype = self.sums["bins"], probabilities.dtype
+        bins, dtype = self.num_bins, probabilities.dtype
         values, truth = np.ascontiguousarray(probabilities), np.ascontiguousarray(targets)
-        bins = total.shape[1]
-        kernels.add_to_bins(values, truth, _edges(bins, dtype), dtype.type(bins), total)
+        _add_to_bins(values, truth, _edges(bins, dtype), dtype.type(bins), self.sums["bins"])
 
     def error(self, kind: Kind = "ace", min_count: float = 0, average: Average = "pooled") -> Array:
         """Return ``metrics.calibration_error`` of all rows."""
@@ -272,6 +297,33 @@ class CalibrationBins(Accumulator):
         return ReliabilityDiagram(
             edges, count.astype(np.int64), confidence, frequency, lower, upper
         )
+
+
+@compiled(error_model="numpy")
+def _add_to_bins(
+    probabilities: Array, targets: Array, edges: Array, bins: float, sums: Array
+) -> None:
+    """Add every known entry to ``sums[label, bin]``: count, probability, target.
+
+    Bins are closed on the left, the last one on both sides. ``bins`` and ``edges`` have the dtype
+    of the probabilities. Unsigned offsets into the flat sums avoid numba's test for negative
+    indices; this is four times faster than three subscripts.
+    """
+    one, top, flat = np.uint64(1), np.uint64(len(edges) - 2), sums.reshape(-1)
+    for row in range(probabilities.shape[0]):
+        for t in range(probabilities.shape[1]):
+            p, y = probabilities[row, t], targets[row, t]
+            if y >= 0 and p >= 0 and p <= 1:
+                k = min(np.uint64(np.int64(p * bins)), top)
+                # The product can round across an edge, so compare with the edges.
+                if p < edges[k]:
+                    k -= one
+                elif p >= edges[k + one] and k < top:
+                    k += one
+                at = (np.uint64(t) * (top + one) + k) * np.uint64(3)
+                flat[at] += 1
+                flat[at + one] += p
+                flat[at + one + one] += y
 
 
 def table_numbers(

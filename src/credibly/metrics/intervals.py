@@ -14,7 +14,7 @@ from credibly.arrays import aligned, like, to_numpy
 from credibly.metrics import label_sets, ranking
 from credibly.metrics.accumulators import (
     Accumulator,
-    is_soft,
+    Terms,
     probability_pair,
     set_pair,
     target_matrix,
@@ -29,22 +29,19 @@ from credibly.metrics.calibration import (
     least_count,
     log_loss,
     proportion_interval,
-    row_bins,
     row_scores,
 )
-from credibly.metrics.label_sets import exact_match_terms, set_counts, top_k_sets, unknown_below_top
-from credibly.metrics.ranking import rank_influence, sample_average_precision
-from credibly.metrics.summaries import MIN_COUNT, THRESHOLD, TOP, Summary, summarised
-from credibly.metrics.top_labels import FIGURES, HELD, TopLabels
+from credibly.metrics.ranking import rank_influence
+from credibly.metrics.summaries import MIN_COUNT, Summary, summarised
+from credibly.metrics.top_labels import HeldLabels
 from credibly.runtime import in_blocks
-from credibly.targets import SparseTargets, Targets, TargetsLike
+from credibly.targets import Targets, TargetsLike
 from credibly.types import Array, ArrayLike
 
 Method = Literal["bootstrap", "basic", "analytic"]
 
 Metric = Callable[..., Any]
 Column = Array | Targets
-Terms = tuple[Array, Array]
 
 
 class Interval(NamedTuple):
@@ -298,9 +295,6 @@ ROWS_RESAMPLED = 2**14
 """Up to so many rows, each of them is resampled."""
 _ROWS_AT_ONCE = 4096
 _GROUPS_AT_ONCE = 8192
-_ERRORS = {"ACE": "ace", "MCE": "mce", "ECE": "ece"}
-
-Influence = Callable[[Array, Array, int], Array]
 
 
 @dataclass(frozen=True, repr=False)
@@ -314,100 +308,14 @@ class Draws:
         return f"Draws({', '.join(self.estimates)})"
 
 
-class _Grouped(Accumulator):
-    """Terms and calibration bins by group.
-
-    Args:
-        names: names of the metrics, in the order of the terms.
-        errors: by name of a metric, its kind of calibration error and the sums it uses.
-        bins: number of bins.
-        groups: number of groups.
-    """
-
-    def __init__(
-        self, names: list[str], errors: dict[str, tuple[str, str]], bins: int, groups: int
-    ) -> None:
-        self.names, self.errors, self.bins, self.groups = names, errors, bins, groups
-        self.sums = {"terms": np.zeros((groups, len(names), 2))}
-        for _, of in errors.values():
-            self.sums[of] = np.zeros((groups, bins, 3))
-
-    def _add(self, name: str, rows: Array, first_row: int) -> None:
-        """Add rows to consecutive groups, beginning with the group of the first row."""
-        total, start, place = self.sums[name], 0, first_row % self.groups
-        while start < len(rows):
-            size = min(self.groups - place, len(rows) - start)
-            total[place : place + size] += rows[start : start + size]
-            start, place = start + size, 0
-
-    def draws(
-        self,
-        estimates: Mapping[str, float],
-        min_count: int = 30,
-        resamples: int = 200,
-        seed: int = 0,
-    ) -> dict[str, Array]:
-        """Return the known ``estimates`` on resamples of the groups.
-
-        Args:
-            estimates: metrics of all rows, by their names in tables.
-            min_count: as in ``summary``.
-            resamples: number of resamples.
-            seed: seed of the weights.
-        """
-        influence = self._influence()
-        linear = np.zeros((resamples, len(self.names)))
-        binned = {of: np.zeros((resamples, self.bins, 3)) for _, of in self.errors.values()}
-        for number, first in enumerate(range(0, self.groups, _GROUPS_AT_ONCE)):
-            some = slice(first, min(first + _GROUPS_AT_ONCE, self.groups))
-            shape = resamples, some.stop - first
-            weights = np.random.default_rng((seed, number)).poisson(1.0, shape).astype(np.float64)
-            linear += (weights - 1.0) @ influence[some]
-            for of, total in binned.items():
-                total += np.tensordot(weights, self.sums[of][some], axes=1)
-        draws = {
-            name: estimates[name] + linear[:, place]
-            for place, name in enumerate(self.names)
-            if name in estimates
-        }
-        for name, (kind, of) in self.errors.items():
-            if name in estimates:
-                draws[name] = _error_draws(binned[of], self.sums[of].sum(0), kind, min_count)
-        return draws
-
-    def intervals(
-        self,
-        estimates: Mapping[str, float],
-        min_count: int = 30,
-        resamples: int = 1000,
-        seed: int = 0,
-    ) -> dict[str, Interval]:
-        """Return a 95 % interval for each known one of the ``estimates``; see ``draws``."""
-        draws = self.draws(estimates, min_count, resamples, seed)
-        return {
-            name: quantiles(estimates[name], draws[name]) for name in estimates if name in draws
-        }
-
-    def _influence(self) -> Array:
-        """Return the influence of each group on each ratio, (groups, metrics).
-
-        For a metric without whole, the part already is the influence.
-        """
-        part, whole = np.moveaxis(self.sums["terms"], 2, 0)
-        total = whole.sum(0)
-        scale = np.where(total > 0, total, 1.0)
-        return (part - part.sum(0) / scale * whole) / scale
-
-
-class GroupSums(_Grouped):
+class GroupSums(Accumulator):
     """Sums over groups of rows, which give the intervals of every metric of a summary.
 
     Args:
-        summary: the accumulated summary of the same rows.
-        influence: a function of rows (ranking values, targets, index of the first row) to their
-            influence on mAP@y and AUROC, (rows, 2); without it they have no interval.
+        found: the accumulated ``Summary`` or ``HeldLabels`` of the same rows.
+        influence: a function of the columns of ``update`` and the index of the first row to the
+            influence of rows on mAP@y and AUROC, (rows, 2); without it they have no interval.
         groups: number of groups.
-        sets: whether rows have label sets.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -424,137 +332,95 @@ class GroupSums(_Grouped):
 
     def __init__(
         self,
-        summary: Summary,
-        influence: Influence | None = None,
+        found: Summary | HeldLabels,
+        influence: Callable[..., Array] | None = None,
         groups: int = GROUPS,
-        *,
-        sets: bool = False,
     ) -> None:
-        self.summary, self.influence, self.with_sets = summary, influence, sets
-        names = ["mAP@x", "NLL", "Brier", "micro F1", "macro F1", "expected size", "true size"]
-        names += [] if influence is None else ["mAP@y", "AUROC"]
-        errors = {name: (kind, "bins") for name, kind in _ERRORS.items()}
-        if summary.top is not None:
-            names.append("F1-top-4")
-            errors["ECE-top-4"] = ("ece", "top bins")
-        if summary.zero is not None:
-            names += ["IN accuracy", "OUT MMC", "zero-label AUROC"]
-        if sets:
-            names += ["set size", "set coverage", "precision", "F1", "exact match"]
-        super().__init__(names, errors, summary.num_bins, groups)
+        super().__init__()
+        self.found, self.influence, self.groups = found, influence, groups
 
-    def update(
+    def update(self, *columns: Any, first_row: int) -> None:
+        """Add rows: the columns that ``found`` takes, and the index of the first one."""
+        for start in range(0, len(columns[0]), _ROWS_AT_ONCE):
+            some, first = slice(start, start + _ROWS_AT_ONCE), first_row + start
+            rows: list[Any] = [None if each is None else each[some] for each in columns]
+            terms = self.found.row_terms(*rows)
+            if self.influence is not None:
+                precision, area = self.influence(*rows, first_row=first).T
+                terms |= {"mAP@y": (precision, 0 * precision), "AUROC": (area, 0 * area)}
+            parts = {name: np.stack(each, axis=1) for name, each in terms.items()}
+            for name, each in (parts | self.found.row_bins(*rows)).items():
+                self._add(name, each, first)
+
+    def _add(self, name: str, rows: Array, first_row: int) -> None:
+        """Add rows to consecutive groups, beginning with the group of the first row."""
+        total, start, place = self._total(name, rows.shape[1:]), 0, first_row % self.groups
+        while start < len(rows):
+            size = min(self.groups - place, len(rows) - start)
+            total[place : place + size] += rows[start : start + size]
+            start, place = start + size, 0
+
+    def _total(self, name: str, shape: tuple[int, ...]) -> Array:
+        return self.sums.setdefault(name, np.zeros((self.groups, *shape)))
+
+    def merge(self, state: Mapping[str, Array]) -> None:
+        """Add the ``state()`` of other rows."""
+        for name, each in state.items():
+            self._total(name, each.shape[1:])[...] += each
+
+    def draws(
         self,
-        probabilities: Array,
-        targets: Array | Targets,
-        scores: Array | None = None,
-        sets: Array | None = None,
-        *,
-        first_row: int,
-    ) -> None:
-        """Add rows with decoded targets; ``first_row`` is the index of the first one."""
-        ranked, targets = probabilities if scores is None else scores, to_numpy(targets)
-        for start in range(0, len(probabilities), _ROWS_AT_ONCE):
-            rows, first = slice(start, start + _ROWS_AT_ONCE), first_row + start
-            values, truth = probabilities[rows], targets[rows]
-            found = self._terms(values, truth, ranked[rows], first)
-            if sets is not None:
-                found |= _set_terms(sets[rows], truth)
-            terms = [np.stack(found[name], axis=1) for name in self.names]
-            self._add("terms", np.stack(terms, axis=1), first)
-            self._add("bins", row_bins(values, truth, self.bins), first)
-            if self.summary.top is not None:
-                top = unknown_below_top(values, truth, TOP)
-                self._add("top bins", row_bins(values, top, self.bins), first)
-
-    def _terms(self, values: Array, truth: Array, ranked: Array, first: int) -> dict[str, tuple]:
-        """Return (part, whole) of each metric and row: a ratio, or an influence if whole is 0."""
-        known, ones, nothing = truth >= 0, np.ones(len(values)), np.zeros(len(values))
-        precision = to_numpy(sample_average_precision(ranked, Targets(truth)))
-        count, costs, squared = row_scores(values, truth).T
-        sets = values >= THRESHOLD
-        hits, returned, present = set_counts(sets, truth, 1)
-        found = {
-            "micro F1": (2 * hits, returned + present),
-            "macro F1": (self.summary.sets.macro_f1_influence(sets, truth), nothing),
-            "mAP@x": (np.nan_to_num(precision), ~np.isnan(precision)),
-            "NLL": (costs, count),
-            "Brier": (squared, count),
-            "expected size": (np.where(known, values, 0).sum(1, dtype=np.float64), ones),
-            "true size": (np.where(known, truth, 0).sum(1, dtype=np.float64), ones),
-        }
-        if self.influence is not None:
-            precision, area = self.influence(ranked, truth, first).T
-            found |= {"mAP@y": (precision, nothing), "AUROC": (area, nothing)}
-        if self.summary.top is not None:
-            top = top_k_sets(ranked, truth, TOP)
-            found["F1-top-4"] = (self.summary.top.sets.macro_f1_influence(top, truth), nothing)
-        if self.summary.zero is not None:
-            terms = self.summary.zero.row_terms(values, truth)
-            found |= {name: tuple(each.T) for name, each in terms.items()}
-        return found
-
-
-def _set_terms(sets: Array, truth: Array) -> dict[str, tuple]:
-    hits, returned, present = set_counts(sets, truth, 1)
-    ones = np.ones(len(sets))
-    return {
-        "set size": (sets.sum(1), ones),
-        "set coverage": (hits, present),
-        "precision": (hits, returned),
-        "F1": (2 * hits, returned + present),
-        "exact match": (0 * ones, ones) if is_soft(truth) else exact_match_terms(sets, truth),
-    }
-
-
-class TopGroupSums(_Grouped):
-    """Sums over groups of rows with their most probable labels; see ``GroupSums``.
-
-    Args:
-        k: number of ranks.
-        bins: number of bins of the calibration errors.
-        groups: number of groups.
-
-    Example:
-        >>> sums = TopGroupSums(1)
-        >>> truth = SparseTargets.from_lists([[3], [1]] * 100, num_labels=9)
-        >>> top, probabilities = np.array([[3], [0]] * 100), np.full((200, 1), 0.5, np.float32)
-        >>> sums.update(top, probabilities, truth.at(top), truth, first_row=0)
-        >>> estimate, low, high = sums.intervals({"precision@1": 0.5})["precision@1"]
-        >>> 0.4 < low < estimate < high < 0.6
-        True
-    """
-
-    def __init__(self, k: int, bins: int = 15, groups: int = GROUPS) -> None:
-        self.ranking = TopLabels(k)
-        names = [f"{name}@{place}" for name in FIGURES for place in range(1, k + 1)]
-        errors = {f"{name}{HELD}": (kind, "bins") for name, kind in _ERRORS.items()}
-        super().__init__([*names, f"NLL{HELD}", f"Brier{HELD}"], errors, bins, groups)
-
-    def update(
-        self,
-        top: Array,
-        probabilities: Array,
-        hits: Array,
-        targets: SparseTargets,
-        *,
-        first_row: int,
-    ) -> None:
-        """Add rows.
+        estimates: Mapping[str, float],
+        min_count: int = 30,
+        resamples: int = 200,
+        seed: int = 0,
+    ) -> dict[str, Array]:
+        """Return the known ``estimates`` on resamples of the groups.
 
         Args:
-            top: (rows, labels) label indices, most probable first; −1 pads shorter rows.
-            probabilities: the probabilities of these labels.
-            hits: whether these labels are present: 1, 0, or −1 for unknown.
-            targets: all labels that are present.
-            first_row: index of the first row.
+            estimates: metrics of all rows, by their names in tables.
+            min_count: as in ``summary``.
+            resamples: number of resamples.
+            seed: seed of the weights.
         """
-        figures = self.ranking.row_figures(top, targets).reshape(len(top), -1)
-        count, *scores = row_scores(probabilities, hits).T
-        terms = [np.stack([np.nan_to_num(figures), ~np.isnan(figures)], axis=2)]
-        terms += [np.stack([each, count], axis=1)[:, None] for each in scores]
-        self._add("terms", np.concatenate(terms, axis=1), first_row)
-        self._add("bins", row_bins(probabilities, hits, self.bins), first_row)
+        terms = {
+            name: each for name, each in self.sums.items() if each.ndim == 2 and name in estimates
+        }
+        influence = np.stack([_group_influence(*each.T) for each in terms.values()], axis=1)
+        errors = {name: how for name, how in self.found.errors.items() if name in estimates}
+        linear = np.zeros((resamples, len(terms)))
+        binned = {of: np.zeros((resamples, *self.sums[of].shape[1:])) for _, of in errors.values()}
+        for number, first in enumerate(range(0, self.groups, _GROUPS_AT_ONCE)):
+            some = slice(first, min(first + _GROUPS_AT_ONCE, self.groups))
+            shape = resamples, some.stop - first
+            weights = np.random.default_rng((seed, number)).poisson(1.0, shape).astype(np.float64)
+            linear += (weights - 1.0) @ influence[some]
+            for of in binned:
+                binned[of] += np.tensordot(weights, self.sums[of][some], axes=1)
+        draws = {name: estimates[name] + each for name, each in zip(terms, linear.T, strict=True)}
+        for name, (kind, of) in errors.items():
+            draws[name] = _error_draws(binned[of], self.sums[of].sum(0), kind, min_count)
+        return draws
+
+    def intervals(
+        self,
+        estimates: Mapping[str, float],
+        min_count: int = 30,
+        resamples: int = 1000,
+        seed: int = 0,
+    ) -> dict[str, Interval]:
+        """Return a 95 % interval for each known one of the ``estimates``; see ``draws``."""
+        draws = self.draws(estimates, min_count, resamples, seed)
+        return {
+            name: quantiles(estimates[name], draws[name]) for name in estimates if name in draws
+        }
+
+
+def _group_influence(part: Array, whole: Array) -> Array:
+    """Return the influence of each group on Σ part / Σ whole; the part itself without a whole."""
+    total = whole.sum()
+    scale = total if total > 0 else 1.0
+    return (part - part.sum() / scale * whole) / scale
 
 
 def _error_draws(total: Array, whole: Array, kind: str, min_count: int) -> Array:
@@ -632,18 +498,15 @@ def summary_draws(
         >>> bool((mine.draws["NLL"] < other.draws["NLL"]).all())
         True
     """
-    values, truth = probability_pair(probabilities, targets)
-    ranked = values if scores is None else to_numpy(scores)
-    chosen = None if sets is None else as_sets(sets)
-    found, estimates = summarised(values, truth, ranked, chosen, min_count, bins)
+    found, estimates, rows = summarised(probabilities, targets, scores, sets, min_count, bins)
+    values, truth, ranked, _ = rows
     influence = rank_influence(ranked, truth)
     groups = GroupSums(
         found,
-        lambda _, some, first: influence[first : first + len(some)],
+        lambda some, *_, first_row: influence[first_row : first_row + len(some)],
         len(values) if len(values) <= ROWS_RESAMPLED else GROUPS,
-        sets=chosen is not None,
     )
-    groups.update(values, truth, ranked, chosen, first_row=0)
+    groups.update(*rows, first_row=0)
     draws = groups.draws(estimates, min_count, resamples, seed)
     draws = {name: like(each, probabilities, targets) for name, each in draws.items()}
     return Draws(estimates, draws)

@@ -8,10 +8,10 @@ import numpy as np
 
 from credibly import checks
 from credibly.arrays import like
-from credibly.metrics.accumulators import Accumulator, Accumulators, score_pair
+from credibly.metrics.accumulators import score_pair
 from credibly.metrics.calibration import proportion_interval
 from credibly.metrics.intervals import Interval
-from credibly.metrics.ranking import ValueCounts, cell_influence, tied_auroc, tied_average_precision
+from credibly.metrics.ranking import cell_influence, tied_auroc, tied_average_precision
 from credibly.targets import TargetsLike
 from credibly.types import Array, ArrayLike
 
@@ -43,35 +43,6 @@ class Curve:
         return f"Curve({len(self.thresholds)} thresholds; {'; '.join(each)})"
 
 
-class Curves(Accumulators):
-    """``curves`` over batches of rows, from the counts of positives and negatives at every score.
-
-    Args:
-        num_labels: number of labels.
-        exact: limit on the different scores of a label; above it, scores with the same leading bits
-            count as ties.
-    """
-
-    def __init__(self, num_labels: int, exact: int = 2**20) -> None:
-        self.labels = [ValueCounts(exact) for _ in range(num_labels)]
-
-    @property
-    def parts(self) -> dict[str, Accumulator]:
-        return {str(index): each for index, each in enumerate(self.labels)}
-
-    def update(self, scores: Array, targets: Array) -> None:
-        """Add checked rows of scores and decoded targets."""
-        for counts, values, truth in zip(self.labels, scores.T, targets.T, strict=True):
-            known = truth >= 0
-            present = truth[known].astype(np.float64)
-            counts.update(values[known], np.stack([1 - present, present], axis=1))
-
-    def compute(self, level: float = 0.95) -> list[Curve]:
-        """Return the curve of each label."""
-        checks.fraction("level", level, low_open=True, high_open=True)
-        return [_curve(each.values()[::-1], each.counts(), level) for each in self.labels]
-
-
 def curves(scores: ArrayLike, targets: TargetsLike, level: float = 0.95) -> list[Curve]:
     """Return the precision–recall and ROC curve of each label, with intervals.
 
@@ -88,9 +59,14 @@ def curves(scores: ArrayLike, targets: TargetsLike, level: float = 0.95) -> list
         (0.8333, 0.5)
     """
     values, truth = score_pair(scores, targets)
-    found = Curves(values.shape[1], exact=max(len(values), 1))
-    found.update(values, truth)
-    return [_like(each, scores) for each in found.compute(level)]
+    checks.fraction("level", level, low_open=True, high_open=True)
+    found = []
+    for score, target in zip(values.T, truth.T, strict=True):
+        known, present = score[target >= 0].astype(np.float64), target[target >= 0]
+        thresholds, cells = np.unique(known, return_inverse=True)
+        counts = [np.bincount(cells, each, len(thresholds)) for each in (1 - present, present)]
+        found.append(_like(_curve(thresholds[::-1], counts[0], counts[1], level), scores))
+    return found
 
 
 def _like(curve: Curve, scores: ArrayLike) -> Curve:
@@ -104,11 +80,11 @@ def _like(curve: Curve, scores: ArrayLike) -> Curve:
     return replace(curve, **arrays, **bands)
 
 
-def _curve(thresholds: Array, counts: Array, level: float) -> Curve:
+def _curve(thresholds: Array, negative: Array, positive: Array, level: float) -> Curve:
     """Return the curve from negatives and positives in ascending cells of tied scores."""
-    negative, positive = counts.T
     hits, wrong = (np.cumsum(each[::-1]) for each in (positive, negative))
-    positives, negatives = positive.sum(), negative.sum()
+    # Not `sum`, whose rounding differs: no count may exceed the whole.
+    positives, negatives = hits[-1] if len(hits) else 0.0, wrong[-1] if len(wrong) else 0.0
     with np.errstate(invalid="ignore", divide="ignore"):
         shares = hits / (hits + wrong), hits / positives, wrong / negatives
     cells = negative + positive, positive

@@ -9,7 +9,7 @@ import numpy as np
 
 from credibly import checks
 from credibly.arrays import like, to_numpy
-from credibly.metrics import kernels
+from credibly.compiled import compiled
 from credibly.metrics.accumulators import (
     Accumulator,
     hard,
@@ -23,7 +23,6 @@ from credibly.types import Array, ArrayLike
 
 Average = Literal["micro", "macro", "samples"] | None
 F1Average = Literal["micro", "mean_of_f1s", "f1_of_means", "samples"] | None
-_FEW = 16  # up to this many labels are sorted by insertion while a row is read
 
 
 class SetCounts(Accumulator):
@@ -285,13 +284,28 @@ def top_k_sets(values: Array, truth: Array, k: int) -> Array:
             f"got {k!r}."
         )
     chosen: Array = np.zeros(values.shape, bool)
-    if k <= _FEW:
-        kernels.mark_top(np.ascontiguousarray(values), np.ascontiguousarray(truth), int(k), chosen)
-        return chosen
-    known = np.where(truth >= 0, values, -np.inf)
-    order = np.argsort(-known, axis=1, kind="stable")[:, : int(k)]
-    np.put_along_axis(chosen, order, True, axis=1)
-    return chosen & (truth >= 0)
+    _mark_top(np.ascontiguousarray(values), np.ascontiguousarray(truth), int(k), chosen)
+    return chosen
+
+
+@compiled(error_model="numpy")
+def _mark_top(scores: Array, targets: Array, k: int, chosen: Array) -> None:
+    """Set ``chosen`` for each row's ``k`` highest known labels; of tied labels the first wins."""
+    best, labels = np.empty(k, scores.dtype), np.empty(k, np.int64)
+    for row in range(scores.shape[0]):
+        values, truth = scores[row], targets[row]
+        count = 0
+        for t in range(len(values)):
+            if truth[t] < 0 or (count == k and not values[t] > best[k - 1]):
+                continue
+            at = min(count, k - 1)
+            while at > 0 and values[t] > best[at - 1]:
+                best[at], labels[at] = best[at - 1], labels[at - 1]
+                at -= 1
+            best[at], labels[at] = values[t], t
+            count = min(count + 1, k)
+        for label in labels[:count]:
+            chosen[row, label] = True
 
 
 def unknown_below_top(values: Array, truth: Array, k: int) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,9 +11,8 @@ import numpy as np
 from credibly import checks
 from credibly.arrays import like, to_numpy
 from credibly.checks import InputError
-from credibly.metrics import kernels
+from credibly.compiled import compiled
 from credibly.metrics.accumulators import (
-    Accumulator,
     SparseSums,
     hard,
     is_soft,
@@ -26,7 +25,7 @@ from credibly.types import Array, ArrayLike
 _BLOCK = 16  # labels gathered at a time: one cache line of float32
 TOTALS = 4
 """Sums of ``label_totals``."""
-_MOST_COUNTED = 200  # limit on positives of a row; above it, sorting is faster than counting
+_MAX_COUNTED = 200  # positives of a row; above it, sorting is faster than counting
 
 
 def average_precision(scores: ArrayLike, targets: TargetsLike) -> ArrayLike:
@@ -86,19 +85,61 @@ def sample_average_precision(scores: ArrayLike, targets: TargetsLike) -> ArrayLi
         >>> sample_average_precision(np.array([[0.9, 0.8, 0.1]]), np.array([[0, 1, 1]]))
         array([0.58333333])
     """
-    values, truth = score_pair(scores, targets)
+    return like(row_precisions(*score_pair(scores, targets)), scores, targets)
+
+
+def row_precisions(values: Array, truth: Array) -> Array:
+    """Return ``sample_average_precision`` of checked rows."""
     values, truth = np.ascontiguousarray(values), np.ascontiguousarray(truth)
     out = np.empty(len(values))
     if is_soft(truth):
-        kernels.row_soft_precision(values, truth, out)
-    else:
-        kernels.row_average_precision(values, truth, _MOST_COUNTED, out)
-        for row in np.flatnonzero(out < 0):
-            ranked, hits = values[row, truth[row] >= 0], values[row, truth[row] > 0]
-            ranked.sort()
-            hits.sort()
-            out[row] = kernels.ranked_totals(ranked, hits, 0.0, 0.0)[0] / len(hits)
-    return like(out, scores, targets)
+        _sort_rows(values, truth.astype(np.float64, copy=False), out)
+        return out
+    _count_in_rows(values, truth, _MAX_COUNTED, out)
+    many = out < 0
+    if many.any():
+        out[many] = row_precisions(values[many], truth[many].astype(np.float64))
+    return out
+
+
+@compiled(error_model="numpy")
+def _count_in_rows(scores: Array, targets: Array, limit: int, out: Array) -> None:
+    """Write the average precision of each row to ``out``; NaN for rows without a positive.
+
+    It counts instead of sorting: rows have few positives, and counting uses vector instructions.
+    Rows with more than ``limit`` positives get -1 and are left to ``_sort_rows``.
+    """
+    num_labels = scores.shape[1]
+    present = np.empty(num_labels, np.int64)
+    for row in range(scores.shape[0]):
+        values, truth = scores[row], targets[row]
+        count = 0
+        for t in range(num_labels):
+            present[count] = t
+            count += truth[t] > 0
+        if count > limit:
+            out[row] = -1.0
+            continue
+        total = 0.0
+        for a in present[:count]:
+            above, hits = 0, 0
+            for t in range(num_labels):
+                above += (values[t] >= values[a]) & (truth[t] >= 0)
+            for b in present[:count]:
+                hits += values[b] >= values[a]
+            total += hits / above
+        out[row] = total / count  # 0/0 is NaN
+
+
+@compiled(error_model="numpy")
+def _sort_rows(scores: Array, targets: Array, out: Array) -> None:
+    """Write the average precision of rows, also with soft targets, like ``_count_in_rows``."""
+    for row in range(scores.shape[0]):
+        known = targets[row] >= 0
+        values, weights = scores[row][known], targets[row][known]
+        order = np.argsort(-values)
+        total, _ = _ranked_soft_totals(values[order], weights[order], 0.0, 0.0)
+        out[row] = total / weights.sum()
 
 
 def mean_average_precision(
@@ -129,7 +170,12 @@ def ranking_loss(scores: ArrayLike, targets: TargetsLike) -> ArrayLike:
         >>> float(ranking_loss(np.array([[0.9, 0.8, 0.1]]), np.array([[0, 1, 0]])))
         0.5
     """
-    return _error(0, scores, targets, "ranking_loss")
+    values, truth = score_pair(scores, targets)
+    present, absent = hard(truth, "ranking_loss") > 0, truth == 0
+    order = np.lexsort((present, -values))  # of tied labels the absent ones first
+    above = np.cumsum(np.take_along_axis(absent, order, 1), axis=1)
+    wrong = (above * np.take_along_axis(present, order, 1)).sum(1)
+    return _mean_share(wrong, present.sum(1) * absent.sum(1), scores, targets)
 
 
 def one_error(scores: ArrayLike, targets: TargetsLike) -> ArrayLike:
@@ -141,7 +187,12 @@ def one_error(scores: ArrayLike, targets: TargetsLike) -> ArrayLike:
         >>> float(one_error(np.array([[0.9, 0.8], [0.1, 0.7]]), np.array([[0, 1], [0, 1]])))
         0.5
     """
-    return _error(1, scores, targets, "one_error")
+    values, truth = score_pair(scores, targets)
+    present, known = hard(truth, "one_error") > 0, truth >= 0
+    highest = values.max(1, keepdims=True, initial=-np.inf, where=known)
+    top = known & (values == highest)
+    ties = top.sum(1) * present.any(1)
+    return _mean_share((top & ~present).sum(1), ties, scores, targets)
 
 
 def coverage_error(scores: ArrayLike, targets: TargetsLike) -> ArrayLike:
@@ -151,15 +202,17 @@ def coverage_error(scores: ArrayLike, targets: TargetsLike) -> ArrayLike:
         >>> float(coverage_error(np.array([[0.9, 0.8, 0.1]]), np.array([[0, 1, 0]])))
         2.0
     """
-    return _error(2, scores, targets, "coverage_error")
-
-
-def _error(which: int, scores: ArrayLike, targets: TargetsLike, metric: str) -> ArrayLike:
     values, truth = score_pair(scores, targets)
-    hard(truth, metric)
-    out = np.empty((len(values), 3))
-    kernels.row_errors(np.ascontiguousarray(values), np.ascontiguousarray(truth), out)
-    return like(mean_known(out[:, which]), scores, targets)
+    present = hard(truth, "coverage_error") > 0
+    lowest = values.min(1, keepdims=True, initial=np.inf, where=present)
+    depth = ((values >= lowest) & (truth >= 0)).sum(1)
+    return _mean_share(depth, np.asarray(present.any(1)), scores, targets)
+
+
+def _mean_share(part: Array, whole: Array, *given: ArrayLike | Targets) -> ArrayLike:
+    """Return the mean of part / whole over the rows where the whole is not 0."""
+    some = whole > 0
+    return like(mean_known(part[some] / whole[some]), *given)
 
 
 def label_totals(values: Array, truth: Array, above: float = 0.0, hits_above: float = 0.0) -> Array:
@@ -180,9 +233,7 @@ def label_totals(values: Array, truth: Array, above: float = 0.0, hits_above: fl
             known = truth[:, t] >= 0
             scores, weights = values[known, t], truth[known, t].astype(np.float64)
             order = np.argsort(-scores)
-            total, wrong = kernels.ranked_soft_totals(
-                scores[order], weights[order], above, hits_above
-            )
+            total, wrong = _ranked_soft_totals(scores[order], weights[order], above, hits_above)
             totals[t] = total, weights.sum(), wrong, (1 - weights).sum()
         return totals
     rows, num_labels = values.shape
@@ -194,15 +245,112 @@ def label_totals(values: Array, truth: Array, above: float = 0.0, hits_above: fl
     for first in range(0, num_labels, _BLOCK):
         size = min(_BLOCK, num_labels - first)
         block = _block(values, truth, first, size)
-        kernels.gather_columns(*block, size, columns, positives, known, present)
+        _gather_columns(*block, size, columns, positives, known, present)
         for t in range(size):
             # Sorting values is faster than sorting indices; positives are then looked up.
             ranked, hits = columns[t, : known[t]], positives[t, : present[t]]
             ranked.sort()
             hits.sort()
-            total, wrong = kernels.ranked_totals(ranked, hits, above, hits_above)
+            total, wrong = _ranked_totals(ranked, hits, above, hits_above)
             totals[first + t] = total, len(hits), wrong, len(ranked) - len(hits)
     return totals
+
+
+@compiled(error_model="numpy")
+def _gather_columns(
+    scores: Array,
+    targets: Array,
+    first: int,
+    width: int,
+    columns: Array,
+    positives: Array,
+    known: Array,
+    present: Array,
+) -> None:
+    """Copy known scores of labels first…first+width−1 to rows of ``columns``; also positives apart.
+
+    ``known`` and ``present`` receive their numbers.
+    """
+    known[:width] = 0
+    present[:width] = 0
+    rows = scores.shape[0]
+    # A tile of rows stays in the first-level cache while all labels are read from it.
+    for begin in range(0, rows, 256):
+        for t in range(width):
+            i, j, column, hits = known[t], present[t], columns[t], positives[t]
+            for row in range(begin, min(begin + 256, rows)):
+                score, target = scores[row, first + t], targets[row, first + t]
+                if target >= 0:
+                    column[i] = score
+                    i += 1
+                    if target > 0:
+                        hits[j] = score
+                        j += 1
+            known[t], present[t] = i, j
+
+
+@compiled(error_model="numpy")
+def _ranked_totals(
+    ranked: Array, positives: Array, above: float, hits_above: float
+) -> tuple[float, float]:
+    """Return the sum over positives of (positives ≥ s) / (all ≥ s), and that of negatives > s.
+
+    Ties count half. Both arrays are ascending. ``above`` values, ``hits_above`` of them positive,
+    are higher than all of these.
+    """
+    total, wrong, n, count = 0.0, 0.0, len(ranked), len(positives)
+    at, first = 0, 0
+    while first < count:
+        value, end = positives[first], first + 1
+        while end < count and positives[end] == value:
+            end += 1
+        at = _first_not_below(ranked, value, at)
+        tied = 0
+        while at + tied < n and ranked[at + tied] == value:
+            tied += 1
+        hits, reached = hits_above + count - first, above + n - at
+        total += (end - first) * (hits / reached)
+        wrong += (end - first) * (reached - hits - (tied - (end - first)) / 2)
+        first = end
+    return total, wrong
+
+
+@compiled(error_model="numpy", inline="always")
+def _first_not_below(ranked: Array, value: float, low: int) -> int:
+    """Return the index of the first entry ≥ ``value`` from ``low`` on: gallop, then bisect."""
+    step, high = 1, low
+    while high < len(ranked) and ranked[high] < value:
+        low = high + 1
+        high += step
+        step *= 2
+    high = min(high, len(ranked))
+    while low < high:
+        middle = (low + high) // 2
+        if ranked[middle] < value:
+            low = middle + 1
+        else:
+            high = middle
+    # A positive is always among the ranked; this limit prevents a division by 0 on invalid input.
+    return min(low, len(ranked) - 1)
+
+
+@compiled(error_model="numpy")
+def _ranked_soft_totals(
+    scores: Array, weights: Array, above: float, hits_above: float
+) -> tuple[float, float]:
+    """Return ``_ranked_totals`` for positive weights y and negative 1 − y; scores descending."""
+    total, wrong, hits = 0.0, 0.0, hits_above
+    count, begin = len(scores), 0
+    while begin < count:
+        end, tied = begin, 0.0
+        while end < count and (end == begin or scores[end] == scores[begin]):
+            tied += weights[end]
+            end += 1
+        wrong += tied * (above + begin - hits + (end - begin - tied) / 2)
+        hits += tied
+        total += tied * hits / (above + end)
+        begin = end
+    return total, wrong
 
 
 def precisions(totals: Array) -> Array:
@@ -301,33 +449,41 @@ class RankInfluence:
     bits: int
     cells: list[Array]
 
-    def of_rows(self, values: Array, targets: Array) -> Array:
-        """Return the influence of each row, (rows, 2)."""
-        result = np.zeros((len(values), 2))
-        for t, cells in enumerate(leading_bits(values, self.bits).T):
-            _add_influence(result, self.cells[t], cells, targets[:, t])
-        return result
+    def of_rows(
+        self,
+        probabilities: Array,
+        targets: TargetsLike,
+        scores: Array | None = None,
+        *,
+        first_row: int = 0,
+    ) -> Array:
+        """Return the influence of each row, (rows, 2), for the columns of a ``Summary``."""
+        ranked, truth = probabilities if scores is None else scores, to_numpy(targets)
+        cells = leading_bits(ranked, self.bits)
+        return _row_influence(self.cells, cells.T, truth)
 
 
 def rank_influence(values: Array, targets: Array) -> Array:
     """Return the first-order influence of each row on mAP@y and on the mean AUROC, (rows, 2)."""
-    result, places, found = np.zeros((len(values), 2)), [], []
+    places, found = [], []
     for value, target in zip(values.T, targets.T, strict=True):
         _, cells = np.unique(value, return_inverse=True)
         known = target >= 0
         count = np.bincount(cells, known).astype(np.float64)
         found.append((count, np.bincount(cells, np.where(known, target, 0))))
         places.append(cells)
-    for t, each in enumerate(mean_influence(found)):
-        _add_influence(result, each, places[t], targets[:, t])
+    return _row_influence(mean_influence(found), places, targets)
+
+
+def _row_influence(influence: list[Array], cells: Iterable[Array], targets: Array) -> Array:
+    """Return the sum over labels of the influence of each row's entries, (rows, 2)."""
+    result = np.zeros((len(targets), 2))
+    for each, cell, target in zip(influence, cells, targets.T, strict=True):
+        known = np.flatnonzero(target >= 0)
+        negative, positive = each[:, cell[known]]
+        truth = target[known, None].astype(np.float64)
+        result[known] += truth * positive + (1 - truth) * negative
     return result
-
-
-def _add_influence(result: Array, influence: Array, cells: Array, targets: Array) -> None:
-    known = np.flatnonzero(targets >= 0)
-    negative, positive = influence[:, cells[known]]
-    truth = targets[known, None].astype(np.float64)
-    result[known] += truth * positive + (1 - truth) * negative
 
 
 def mean_influence(labels: Sequence[tuple[Array, Array]]) -> list[Array]:
@@ -446,78 +602,3 @@ class RankPlan:
         """
         above, hits = self.counts_above[label][part]
         return label_totals(values, targets, float(above), float(hits))
-
-
-_SIGN = np.uint64(1 << 63)
-
-
-class ValueCounts(Accumulator):
-    """Two weights of each value, in the order of the values.
-
-    Above ``exact`` different values, values with the same leading bits (by default 14 or more of
-    the mantissa) count as ties.
-
-    Args:
-        exact: limit on the number of different values that are kept apart.
-    """
-
-    def __init__(self, exact: int = 2**20) -> None:
-        self._exact, self._bits = exact, 64
-        self._keys: Array = np.zeros(0, np.uint64)
-        self._counts: Array = np.zeros((0, 2))
-        self._waiting: list[tuple[Array, Array]] = []
-
-    def update(self, values: Array, counts: Array) -> None:
-        """Add values with their weights, (values, 2)."""
-        self._add(_keys(values), counts)
-
-    def _add(self, keys: Array, counts: Array) -> None:
-        self._waiting.append((keys, counts))
-        if sum(len(each) for each, _ in self._waiting) >= self._exact:
-            self.counts()
-
-    def counts(self) -> Array:
-        """Return the weights of the values that occur, in ascending order, (values, 2)."""
-        waiting, self._waiting = [(self._keys, self._counts), *self._waiting], []
-        keys, counts = (np.concatenate(each) for each in zip(*waiting, strict=True))
-        while True:
-            found, places = np.unique(self._cut(keys), return_inverse=True)
-            if len(found) <= self._exact:
-                break
-            self._bits = min(self._bits, 27) - 1  # sign and exponent take 12 bits
-        self._keys = found
-        self._counts = np.stack([np.bincount(places, each, len(found)) for each in counts.T], 1)
-        return self._counts
-
-    def values(self) -> Array:
-        """Return the values that occur, ascending; tied values are given by their lower limit."""
-        self.counts()
-        return np.where(self._keys & _SIGN, self._keys ^ _SIGN, ~self._keys).view(np.float64)
-
-    def places(self, values: Array) -> Array:
-        """Return the indices in ``counts`` of values that occur."""
-        return np.searchsorted(self._keys, self._cut(_keys(values)))
-
-    def clear(self, column: int) -> None:
-        """Set one of the two weights to 0."""
-        self.counts()[:, column] = 0
-
-    def _cut(self, keys: Array) -> Array:
-        shift = np.uint64(64 - self._bits)
-        return keys >> shift << shift
-
-    def state(self) -> dict[str, Array]:
-        """Return values and weights."""
-        self.counts()
-        return {"bits": np.array([self._bits]), "keys": self._keys, "counts": self._counts}
-
-    def merge(self, state: Mapping[str, Array]) -> None:
-        """Add the ``state()`` of other rows."""
-        self._bits = min(self._bits, int(state["bits"][0]))
-        self._add(state["keys"], np.array(state["counts"]))
-
-
-def _keys(values: Array) -> Array:
-    """Return integers in the order of float64 values; −0 and 0 are equal."""
-    pattern = (values.astype(np.float64) + 0.0).view(np.uint64)
-    return np.where(pattern & _SIGN, ~pattern, pattern | _SIGN)

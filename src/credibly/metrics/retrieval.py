@@ -297,33 +297,52 @@ def retrieval_map(
         >>> result.expected[2, 0].__round__(2), result.hits[2, 0]
         (0.67, 1)
     """
-    chances, truth = _inputs(probabilities, targets)
-    num_labels = chances.shape[1]
+    values, truth = probability_pair(probabilities, targets)
+    hard(truth, "retrieval_map")
+    if not values.size:
+        raise checks.InputError(f"there must be rows and labels; got shape {values.shape}.")
     if isinstance(max_conditions, bool) or not 1 <= max_conditions <= 10:
         raise checks.InputError(
             f"`max_conditions` must lie between 1 and 10; got {max_conditions!r}."
         )
-    deepest = min(int(max_conditions), num_labels)
+    limit = min(int(max_conditions), values.shape[1])
     checks.positive("budget_seconds", budget_seconds)
-    known = truth >= 0
+    chances, known = values.astype(np.float64), truth >= 0
     present = np.where(known, chances, np.nan).T.copy()
-    tables = present, 1.0 - present, truth.T.copy()
+    tables = present, 1.0 - present, truth.astype(np.int8).T.copy()
     generator = np.random.default_rng(seed)
-    plan = _QueryPlan(tables, deepest, budget_seconds, generator)
-    sums, counts = np.zeros(deepest + 1), np.zeros(deepest + 1, np.int64)
+    plan = _QueryPlan(tables, limit, budget_seconds, generator)
+    sums, counts = np.zeros(limit + 1), np.zeros(limit + 1, np.int64)
     if plan.exhaustive:
         every_query(*tables, plan.exhaustive, sums, counts)
-    precisions = {
-        size: _sample(tables, size, plan.number(size), generator)
-        for size in range(plan.exhaustive + 1, deepest + 1)
-    }
-    return _result(
-        sums,
-        counts,
-        precisions,
-        plan,
-        _mass(chances, known, deepest),
-        _mass(truth * known, known, deepest),
+    means, ranked, queries, intervals = {}, {}, {}, {}
+    sizes = range(1, limit + 1)
+    for size in sizes:
+        total, number, width = sums[size], int(counts[size]), 0.0
+        queries[size] = float(number)
+        if size > plan.exhaustive:
+            labels, wanted = _draw(len(present), size, plan.number(size), generator)
+            each = np.empty(len(labels))
+            some_queries(*tables, labels, wanted, each)
+            found = each[~np.isnan(each)]
+            total, number = found.sum(), len(found)
+            queries[size] = plan.totals[size] * number / len(each)
+            spread = float(found.std(ddof=1)) if number > 1 else math.nan
+            width = _NORMAL_95 * spread / math.sqrt(max(number, 1))
+        mean = float(total / number) if number else math.nan
+        means[size], ranked[size] = mean, number
+        intervals[size] = (max(0.0, mean - width), min(1.0, mean + width))
+    weighed = [means[size] * queries[size] for size in sizes if queries[size]]
+    hits = _mass(truth * known, known, limit)
+    return RetrievalMap(
+        by_conditions=means,
+        mean=sum(weighed) / sum(queries.values()) if weighed else math.nan,
+        counts=ranked,
+        queries=queries,
+        intervals=intervals,
+        sampled=tuple(sizes[plan.exhaustive :]),
+        expected=_mass(chances, known, limit),
+        hits={key: round(value) for key, value in hits.items()},
     )
 
 
@@ -357,13 +376,6 @@ class _QueryPlan:
         return min(self.drawn, 10 * self.totals[size])
 
 
-def _inputs(probabilities: ArrayLike, targets: TargetsLike) -> tuple[Array, Array]:
-    chances, truth = probability_pair(probabilities, targets)
-    if not chances.size:
-        raise checks.InputError(f"there must be rows and labels; got shape {chances.shape}.")
-    return chances.astype(np.float64), hard(truth, "retrieval_map")
-
-
 def _draw(num_labels: int, size: int, number: int, generator: np.random.Generator):
     """Draw uniformly from all queries with ``size`` conditions, at least one of them wanted."""
     labels = np.empty((number, size), np.int64)
@@ -384,16 +396,6 @@ def _share_with_relevant(
     return max(found, 1) / _TRIED
 
 
-def _sample(
-    tables: tuple[Array, Array, Array], size: int, number: int, generator: np.random.Generator
-) -> Array:
-    """Return the average precision of drawn queries; NaN for those without a relevant row."""
-    labels, wanted = _draw(tables[0].shape[0], size, number, generator)
-    precisions = np.empty(number)
-    some_queries(*tables, labels, wanted, precisions)
-    return precisions
-
-
 def _mass(chances: Array, known: Array, deepest: int) -> dict[tuple[int, int], float]:
     r"""Return the sum of probabilities over rows and queries, by (wanted, unwanted).
 
@@ -412,40 +414,3 @@ def _mass(chances: Array, known: Array, deepest: int) -> dict[tuple[int, int], f
         for unwanted in range(deepest + 1 - wanted):
             totals[wanted, unwanted] = float(coefficients[wanted, unwanted].sum())
     return totals
-
-
-def _result(
-    sums: Array,
-    counts: Array,
-    precisions: dict[int, Array],
-    plan: _QueryPlan,
-    expected: dict[tuple[int, int], float],
-    hits: dict[tuple[int, int], float],
-) -> RetrievalMap:
-    by_conditions, ranked, queries, intervals = {}, {}, {}, {}
-    for size in range(1, plan.deepest + 1):
-        if size in precisions:
-            found = precisions[size][~np.isnan(precisions[size])]
-            ranked[size] = len(found)
-            queries[size] = plan.totals[size] * len(found) / len(precisions[size])
-            mean = float(found.mean()) if len(found) else math.nan
-            spread = float(found.std(ddof=1)) if len(found) > 1 else math.nan
-            width = _NORMAL_95 * spread / math.sqrt(max(len(found), 1))
-        else:
-            ranked[size], queries[size] = int(counts[size]), float(counts[size])
-            mean = float(sums[size] / counts[size]) if counts[size] else math.nan
-            width = 0.0
-        by_conditions[size] = mean
-        intervals[size] = (max(0.0, mean - width), min(1.0, mean + width))
-    weights = {size: queries[size] for size in queries if queries[size] > 0}
-    total = sum(by_conditions[size] * weight for size, weight in weights.items())
-    return RetrievalMap(
-        by_conditions=by_conditions,
-        mean=total / sum(weights.values()) if weights else math.nan,
-        counts=ranked,
-        queries=queries,
-        intervals=intervals,
-        sampled=tuple(precisions),
-        expected=expected,
-        hits={key: round(value) for key, value in hits.items()},
-    )

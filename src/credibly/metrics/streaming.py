@@ -18,8 +18,15 @@ from torch import Tensor
 
 from credibly import checks
 from credibly.arrays import to_numpy
-from credibly.metrics.accumulators import Accumulator, Codes, batch_pair, mean_known
-from credibly.metrics.calibration import Average, CalibrationBins, Kind, ProperScores
+from credibly.metrics.accumulators import Codes, batch_pair, mean_known
+from credibly.metrics.calibration import (
+    COUNT,
+    TARGET,
+    Average,
+    CalibrationBins,
+    Kind,
+    ProperScores,
+)
 from credibly.metrics.ranking import tied_average_precision
 from credibly.targets import Coding, Targets, check_tally
 from credibly.types import Array
@@ -40,7 +47,7 @@ class _Streaming(Metric):
 
     Args:
         num_labels: number of labels.
-        accumulator: an empty accumulator with ``update(probabilities, targets)``.
+        make: makes an empty accumulator of so many labels.
         result: the function from the accumulator of everything seen to the metric.
         coding: how to read targets of only −1 and +1; without it, ``compute`` raises if only these
             values were seen.
@@ -53,13 +60,14 @@ class _Streaming(Metric):
     def __init__(
         self,
         num_labels: int,
-        accumulator: Any,
+        make: Callable[[int], Any],
         result: Callable[[Any], object],
         *,
         coding: Coding | None = None,
         **settings: Any,
     ) -> None:
         super().__init__(**settings)
+        accumulator = make(int(checks.at_least("num_labels", num_labels, 1)))
         result(accumulator)  # this checks the options
         self._result = result
         self.coding: Coding | None = coding
@@ -130,8 +138,7 @@ class CalibrationError(_Streaming):
         **settings: Any,
     ) -> None:
         result = partial(CalibrationBins.error, kind=kind, min_count=min_count, average=average)
-        empty = CalibrationBins(_checked(num_labels), bins)
-        super().__init__(num_labels, empty, result, **settings)
+        super().__init__(num_labels, partial(CalibrationBins, bins=bins), result, **settings)
 
 
 class Reliability(_Streaming):
@@ -153,8 +160,7 @@ class Reliability(_Streaming):
         **settings: Any,
     ) -> None:
         result = partial(CalibrationBins.reliability, per_label=per_label, level=level)
-        empty = CalibrationBins(_checked(num_labels), bins)
-        super().__init__(num_labels, empty, result, **settings)
+        super().__init__(num_labels, partial(CalibrationBins, bins=bins), result, **settings)
 
     def compute(self) -> dict[str, Tensor]:
         """Return the diagram over everything seen, on all processes."""
@@ -176,7 +182,7 @@ class LogLoss(_Streaming):
 
     def __init__(self, num_labels: int, average: Average = "pooled", **settings: Any) -> None:
         result = partial(ProperScores.log_loss, average=average)
-        super().__init__(num_labels, ProperScores(_checked(num_labels)), result, **settings)
+        super().__init__(num_labels, ProperScores, result, **settings)
 
 
 class Brier(_Streaming):
@@ -193,7 +199,7 @@ class Brier(_Streaming):
 
     def __init__(self, num_labels: int, average: Average = "pooled", **settings: Any) -> None:
         result = partial(ProperScores.brier, average=average)
-        super().__init__(num_labels, ProperScores(_checked(num_labels)), result, **settings)
+        super().__init__(num_labels, ProperScores, result, **settings)
 
 
 class AveragePrecision(_Streaming):
@@ -221,35 +227,27 @@ class AveragePrecision(_Streaming):
         limit: float = 20.48,
         **settings: Any,
     ) -> None:
-        limit = checks.positive("limit", limit)
-        counts = _LogOddsCounts(_checked(num_labels), bins, limit)
-        result = partial(_LogOddsCounts.average_precision, average=average)
-        super().__init__(num_labels, counts, result, **settings)
+        make = partial(_LogOddsBins, bins=bins, limit=checks.positive("limit", limit))
+        result = partial(_LogOddsBins.average_precision, average=average)
+        super().__init__(num_labels, make, result, **settings)
 
 
-class _LogOddsCounts(Accumulator):
-    """Known entries and the sum of their targets, by label and bin of the log-odds."""
+class _LogOddsBins(CalibrationBins):
+    """Bins of the log-odds between ±``limit``, instead of the probabilities."""
 
     def __init__(self, num_labels: int, bins: int, limit: float) -> None:
+        super().__init__(num_labels, bins)
         self.limit = limit
-        super().__init__(bins=CalibrationBins(num_labels, bins).sums["bins"][..., :2])
 
     def update(self, probabilities: Array, targets: Array) -> None:
-        p, (labels, bins, _) = probabilities.astype(np.float64), self.sums["bins"].shape
+        p = probabilities.astype(np.float64)
         with np.errstate(divide="ignore"):
             log_odds = np.clip(np.log(p) - np.log1p(-p), -self.limit, self.limit)
-        place = ((log_odds + self.limit) * (bins / (2 * self.limit))).astype(np.int64)
-        place = np.minimum(place, bins - 1) + np.arange(labels) * bins
-        known, size = targets >= 0, labels * bins
-        counts = [np.bincount(place[known], weights, size) for weights in (None, targets[known])]
-        self.sums["bins"] += np.stack(counts, axis=1).reshape(labels, bins, 2)
+        super().update((log_odds + self.limit) / (2 * self.limit), targets)
 
     def average_precision(self, average: Average) -> Array:
         """Return the average precision of each label or their mean; entries of a bin are ties."""
         checks.choice("average", average, ("macro", None))
-        each = np.array([tied_average_precision(*counts.T) for counts in self.sums["bins"]])
+        counts = self.sums["bins"].transpose(0, 2, 1)
+        each = np.array([tied_average_precision(*label[[COUNT, TARGET]]) for label in counts])
         return mean_known(each) if average == "macro" else each
-
-
-def _checked(num_labels: int) -> int:
-    return int(checks.at_least("num_labels", num_labels, 1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -15,30 +15,41 @@ from credibly.metrics.accumulators import (
     Accumulator,
     Accumulators,
     Codes,
+    Terms,
+    ValueCounts,
     batch_pair,
     hard,
     is_soft,
     mean_known,
     probability_pair,
+    score_pair,
 )
 from credibly.metrics.accumulators import label_sets as as_sets
 from credibly.metrics.calibration import (
     CONFIDENCE,
     COUNT,
+    ERRORS,
     TARGET,
     CalibrationBins,
     ProperScores,
     proportion_interval,
+    row_bins,
+    row_scores,
     table_numbers,
 )
-from credibly.metrics.label_sets import SetCounts, top_k_sets, unknown_below_top
+from credibly.metrics.label_sets import (
+    SetCounts,
+    exact_match_terms,
+    set_counts,
+    top_k_sets,
+    unknown_below_top,
+)
 from credibly.metrics.ranking import (
     RankCounts,
-    ValueCounts,
     aurocs,
     label_totals,
     precisions,
-    sample_average_precision,
+    row_precisions,
     tied_auroc,
 )
 from credibly.targets import Coding, Targets, TargetsLike, check_tally
@@ -162,11 +173,8 @@ class ZeroLabels(Accumulator):
             "zero-label AUROC": float(found.auroc),
         }
 
-    def row_terms(self, probabilities: Array, targets: Array) -> dict[str, Array]:
-        """Return the terms of each row in ``numbers``: (rows, 2) of part and whole of each ratio.
-
-        For the AUROC, these are the influence of the row and 0.
-        """
+    def row_terms(self, probabilities: Array, targets: Array) -> dict[str, Terms]:
+        """Return (part, whole) of each metric in ``numbers`` and row; see ``Summary.row_terms``."""
         inside, outside_known, confidence, share = _rows(probabilities, targets)
         used = int((self.sums["seen"] > 0).sum())
         outside = (outside_known == used) & ~inside
@@ -178,9 +186,9 @@ class ZeroLabels(Accumulator):
             rows = max(own.sum(), 1)
             auroc[mine] = sign * (shares[places[mine]] - (shares * own).sum() / rows) / rows
         return {
-            "IN accuracy": np.stack([np.where(inside, share, 0.0), inside], axis=1),
-            "OUT MMC": np.stack([np.where(outside, confidence, 0.0), outside], axis=1),
-            "zero-label AUROC": np.stack([auroc, np.zeros(len(auroc))], axis=1),
+            "IN accuracy": (np.where(inside, share, 0.0), inside),
+            "OUT MMC": (np.where(outside, confidence, 0.0), outside),
+            "zero-label AUROC": (auroc, np.zeros(len(auroc))),
         }
 
     def _tables(self) -> tuple[Array, Array]:
@@ -210,40 +218,6 @@ TOP = 4
 """Labels per row of F1-top-4 and ECE-top-4, as in the quasibinary paper."""
 
 _ROWS_AT_ONCE = 16_384
-
-
-class RowPrecision(Accumulator):
-    """mAP@x: the mean average precision over rows with a positive."""
-
-    def __init__(self) -> None:
-        super().__init__(precision=np.zeros(2))  # sum, and number of rows with a positive
-
-    def update(self, ranked: Array, targets: Array) -> None:
-        """Add checked rows of ranking values, and decoded targets."""
-        each = to_numpy(sample_average_precision(ranked, Targets(targets)))
-        self.sums["precision"] += np.nansum(each), (~np.isnan(each)).sum()
-
-    def mean(self) -> float:
-        """Return the mean over all rows; NaN without a positive."""
-        total, rows = self.sums["precision"]
-        return float(total / rows) if rows else float("nan")
-
-
-class TopFour(Accumulators):
-    """F1 and calibration error of each row's four most probable labels.
-
-    Args:
-        num_labels: number of labels, more than four.
-        bins: bins of the calibration error.
-    """
-
-    def __init__(self, num_labels: int, bins: int) -> None:
-        self.sets, self.bins = SetCounts(num_labels), CalibrationBins(num_labels, bins)
-
-    def update(self, values: Array, ranked: Array, targets: Array) -> None:
-        """Add checked rows of probabilities, ranking values, and decoded targets."""
-        self.bins.update(values, unknown_below_top(values, targets, TOP))
-        self.sets.update(top_k_sets(ranked, targets, TOP), targets)
 
 
 class Summary(Accumulators):
@@ -283,23 +257,22 @@ class Summary(Accumulators):
         self.num_labels = int(checks.at_least("num_labels", num_labels, 1))
         self.coding: Coding | None = coding
         self.bins = CalibrationBins(self.num_labels, bins)
-        self.proper = ProperScores(self.num_labels)
-        self.precision, self.codes = RowPrecision(), Codes()
-        self.sets = SetCounts(self.num_labels)
-        self.top = TopFour(self.num_labels, bins) if self.num_labels > TOP else None
+        self.proper, self.sets = ProperScores(self.num_labels), SetCounts(self.num_labels)
+        self.codes = Codes()
+        # Sum of the average precision of rows with a positive, their number, and all rows.
+        self.ranked_rows = Accumulator(precision=np.zeros(2), rows=np.zeros(1))
         self.zero = ZeroLabels(self.num_labels) if zero else None
         self.ranks = RankCounts(self.num_labels) if ranks else None
-        self.count = Accumulator(rows=np.zeros(1))
-
-    @property
-    def num_bins(self) -> int:
-        """Return the number of bins of the calibration errors."""
-        return self.bins.sums["bins"].shape[1]
+        self.errors = {name: (kind, "bins") for name, kind in ERRORS.items()}
+        if self.num_labels > TOP:
+            self.top_sets = SetCounts(self.num_labels)
+            self.top_bins = CalibrationBins(self.num_labels, bins)
+            self.errors["ECE-top-4"] = ("ece", "top bins")
 
     @property
     def rows(self) -> int:
         """Return the number of rows seen."""
-        return int(self.count.sums["rows"][0])
+        return int(self.ranked_rows.sums["rows"][0])
 
     @property
     def known(self) -> int:
@@ -314,20 +287,75 @@ class Summary(Accumulators):
             probabilities, targets, "probabilities", coding=self.coding, whole=False
         )
         values, truth = batch_pair(probabilities, decoded, self.num_labels)
-        ranked = values if scores is None else to_numpy(scores)
+        ranked = values if scores is None else score_pair(scores, decoded)[0]
         if not isinstance(targets, Targets):
             self.codes.update(targets, truth)
-        self.count.sums["rows"] += len(values)
-        self.precision.update(ranked, truth)
+        each = row_precisions(ranked, truth)
+        self.ranked_rows.sums["precision"] += np.nansum(each), (~np.isnan(each)).sum()
+        self.ranked_rows.sums["rows"] += len(values)
         self.bins.update(values, truth)
         self.proper.update(values, truth)
         self.sets.update(values >= THRESHOLD, truth)
-        if self.top is not None:
-            self.top.update(values, ranked, truth)
+        if self.num_labels > TOP:
+            self.top_bins.update(values, unknown_below_top(values, truth, TOP))
+            self.top_sets.update(top_k_sets(ranked, truth, TOP), truth)
         if self.zero is not None:
             self.zero.update(values, truth)
         if self.ranks is not None:
             self.ranks.update(ranked, truth)
+
+    def row_terms(
+        self,
+        values: Array,
+        targets: TargetsLike,
+        scores: Array | None = None,
+        sets: Array | None = None,
+    ) -> dict[str, Terms]:
+        """Return (part, whole) of each metric and row: a ratio, or an influence if whole is 0.
+
+        The rows are among those that were added; ``sets`` adds the metrics of label sets.
+        """
+        truth, ranked = to_numpy(targets), values if scores is None else scores
+        known, ones, nothing = truth >= 0, np.ones(len(values)), np.zeros(len(values))
+        precision = row_precisions(ranked, truth)
+        count, costs, squared = row_scores(values, truth).T
+        selected = values >= THRESHOLD
+        hits, returned, present = set_counts(selected, truth, 1)
+        found = {
+            "micro F1": (2 * hits, returned + present),
+            "macro F1": (self.sets.macro_f1_influence(selected, truth), nothing),
+            "mAP@x": (np.nan_to_num(precision), ~np.isnan(precision)),
+            "NLL": (costs, count),
+            "Brier": (squared, count),
+            "expected size": (np.where(known, values, 0).sum(1, dtype=np.float64), ones),
+            "true size": (np.where(known, truth, 0).sum(1, dtype=np.float64), ones),
+        }
+        if self.num_labels > TOP:
+            top = top_k_sets(ranked, truth, TOP)
+            found["F1-top-4"] = (self.top_sets.macro_f1_influence(top, truth), nothing)
+        if self.zero is not None:
+            found |= self.zero.row_terms(values, truth)
+        if sets is not None:
+            hits, returned, present = set_counts(sets, truth, 1)
+            found |= {
+                "set size": (sets.sum(1), ones),
+                "set coverage": (hits, present),
+                "precision": (hits, returned),
+                "F1": (2 * hits, returned + present),
+            }
+            if not is_soft(truth):
+                found["exact match"] = exact_match_terms(sets, truth)
+        return found
+
+    def row_bins(
+        self, values: Array, targets: TargetsLike, scores: object = None, sets: object = None
+    ) -> dict[str, Array]:
+        """Return the bins of the calibration errors of each row, (rows, bins, 3)."""
+        truth, bins = to_numpy(targets), self.bins.num_bins
+        found = {"bins": row_bins(values, truth, bins)}
+        if self.num_labels > TOP:
+            found["top bins"] = row_bins(values, unknown_below_top(values, truth, TOP), bins)
+        return found
 
     def numbers(
         self,
@@ -348,8 +376,9 @@ class Summary(Accumulators):
         if label_precisions is not None:
             numbers["mAP@y"] = mean_known(to_numpy(label_precisions))
         sums, rows = self.bins.sums["bins"].sum((0, 1)), max(self.rows, 1)
+        total, ranked = self.ranked_rows.sums["precision"]
         numbers |= {
-            "mAP@x": self.precision.mean(),
+            "mAP@x": total / ranked if ranked else np.nan,
             **table_numbers(self.bins, self.proper, min_count),
             "micro F1": self.sets.f1("micro"),
             "macro F1": self.sets.f1("mean_of_f1s"),
@@ -358,9 +387,9 @@ class Summary(Accumulators):
         }
         if label_aurocs is not None:
             numbers["AUROC"] = mean_known(to_numpy(label_aurocs))
-        if self.top is not None:
-            numbers["F1-top-4"] = self.top.sets.f1("mean_of_f1s")
-            numbers["ECE-top-4"] = self.top.bins.error("ece")
+        if self.num_labels > TOP:
+            numbers["F1-top-4"] = self.top_sets.f1("mean_of_f1s")
+            numbers["ECE-top-4"] = self.top_bins.error("ece")
         zero = {} if self.zero is None else self.zero.numbers()
         return {name: float(number) for name, number in numbers.items()} | zero
 
@@ -451,26 +480,38 @@ def summary(
         >>> round(numbers["ACE"], 4), round(numbers["NLL"], 4)
         (0.2167, 0.2541)
     """
-    values, truth = probability_pair(probabilities, targets)
-    ranked = values if scores is None else to_numpy(scores)
-    chosen = None if sets is None else as_sets(sets)
-    return summarised(values, truth, ranked, chosen, min_count, bins)[1]
+    return summarised(probabilities, targets, scores, sets, min_count, bins).numbers
+
+
+class Summarised(NamedTuple):
+    """The accumulator of some rows, their metrics, and the arrays as ``Summary`` takes them."""
+
+    found: Summary
+    numbers: dict[str, float]
+    rows: tuple[Array, Array, Array, Array | None]
 
 
 def summarised(
-    values: Array, truth: Array, ranked: Array, sets: Array | None, min_count: int, bins: int
-) -> tuple[Summary, dict[str, float]]:
-    """Return the accumulator and the metrics of checked arrays."""
-    decoded = Targets(truth)
+    probabilities: ArrayLike,
+    targets: TargetsLike,
+    scores: ArrayLike | None,
+    sets: ArrayLike | None,
+    min_count: int,
+    bins: int,
+) -> Summarised:
+    """Return what ``summary`` measures, with its arguments."""
+    values, truth = probability_pair(probabilities, targets)
+    ranked = values if scores is None else to_numpy(scores)
+    chosen, decoded = None if sets is None else as_sets(sets), Targets(truth)
     found = Summary(values.shape[1], bins, zero=not is_soft(truth))
     for start in range(0, len(values), _ROWS_AT_ONCE):
         rows = slice(start, start + _ROWS_AT_ONCE)
         found.update(values[rows], decoded[rows], ranked[rows])
     totals = label_totals(ranked, truth)
     numbers = found.numbers(precisions(totals), aurocs(totals), min_count)
-    if sets is not None:
-        numbers |= _set_numbers(sets, decoded)
-    return found, numbers
+    if chosen is not None:
+        numbers |= _set_numbers(chosen, decoded)
+    return Summarised(found, numbers, (values, truth, ranked, chosen))
 
 
 def _set_numbers(sets: Array, truth: Targets) -> dict[str, float]:

@@ -10,8 +10,15 @@ import numpy as np
 
 from credibly import checks
 from credibly.arrays import like, to_numpy
-from credibly.metrics.accumulators import Accumulator, Accumulators
-from credibly.metrics.calibration import CalibrationBins, ProperScores, table_numbers
+from credibly.metrics.accumulators import Accumulator, Accumulators, Terms
+from credibly.metrics.calibration import (
+    ERRORS,
+    CalibrationBins,
+    ProperScores,
+    row_bins,
+    row_scores,
+    table_numbers,
+)
 from credibly.targets import SparseTargets, decode
 from credibly.types import Array, ArrayLike
 
@@ -136,13 +143,9 @@ class TopLabels(Accumulator):
             numbers, truth = numbers[truth.known], truth[truth.known]
         if not len(truth):
             return
-        counts = truth.row_counts()
-        for total, flags in zip(
-            self.sums["figures"],
-            (_flags(numbers, truth, weights), _best_flags(truth, weights, self.k)),
-            strict=True,
-        ):
-            total += _row_figures(flags, counts).sum(axis=0)
+        each = _flags(numbers, truth, weights), _best_flags(truth, weights, self.k)
+        for total, flags in zip(self.sums["figures"], each, strict=True):
+            total += _row_figures(flags, truth.row_counts()).sum(axis=0)
         self.sums["rows"] += len(truth)
 
     def row_figures(self, top: ArrayLike, targets: SparseTargets | ArrayLike) -> Array:
@@ -191,17 +194,48 @@ class HeldLabels(Accumulators):
         k: number of ranks.
     """
 
+    ranks = None
+    """No ranking of rows by label, which needs all labels of a row."""
+
     def __init__(self, bins: int = 15, k: int = max(PLACES)) -> None:
         self.ranking = TopLabels(k)
         self.bins, self.proper = CalibrationBins(1, bins), ProperScores(1)
+        self.errors = {f"{name}{HELD}": (kind, "bins") for name, kind in ERRORS.items()}
 
     def update(self, top: Array, probabilities: Array, hits: Array, targets: SparseTargets) -> None:
-        """Add rows, with the arguments of ``TopGroupSums.update``."""
+        """Add rows.
+
+        Args:
+            top: (rows, labels) label indices, most probable first; −1 pads shorter rows.
+            probabilities: the probabilities of these labels.
+            hits: whether these labels are present: 1, 0, or −1 for unknown.
+            targets: all labels that are present.
+        """
         self.ranking.update(top, targets)
         held = top >= 0
         column, truth = probabilities[held][:, None], hits[held][:, None]
         self.bins.update(column, truth)
         self.proper.update(column, truth)
+
+    def row_terms(
+        self, top: Array, probabilities: Array, hits: Array, targets: SparseTargets
+    ) -> dict[str, Terms]:
+        """Return (part, whole) of each metric and row, with the arguments of ``update``."""
+        figures = self.ranking.row_figures(top, targets)
+        parts, wholes = np.nan_to_num(figures), ~np.isnan(figures)
+        count, costs, squared = row_scores(probabilities, hits).T
+        found = {
+            f"{name}@{place + 1}": (parts[:, i, place], wholes[:, i, place])
+            for i, name in enumerate(FIGURES)
+            for place in range(self.ranking.k)
+        }
+        return found | {f"NLL{HELD}": (costs, count), f"Brier{HELD}": (squared, count)}
+
+    def row_bins(
+        self, top: Array, probabilities: Array, hits: Array, targets: SparseTargets
+    ) -> dict[str, Array]:
+        """Return the bins of the calibration errors of each row, (rows, bins, 3)."""
+        return {"bins": row_bins(probabilities, hits, self.bins.num_bins)}
 
     @property
     def known(self) -> int:

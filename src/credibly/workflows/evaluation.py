@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any
 from credibly.checks import InputError
 from credibly.executors import open_executor
 from credibly.executors.executor import Executor, is_remote
-from credibly.metrics.intervals import ROWS_RESAMPLED, GroupSums, TopGroupSums, summary_intervals
+from credibly.metrics.intervals import ROWS_RESAMPLED, GroupSums, summary_intervals
 from credibly.metrics.ranking import RankPlan, aurocs, precisions
 from credibly.metrics.summaries import Summary
-from credibly.metrics.top_labels import PLACES, HeldLabels
 from credibly.notebook import draw, html_table
 from credibly.predictions import Dataset, Predictions
 from credibly.predictions.shard import BATCH_ROWS
@@ -57,7 +56,7 @@ class Evaluation:
     rows: int
     labels: list[str]
     numbers: dict[str, float]
-    by_label: dict[str, Array]
+    by_label: dict[str, Array] = field(default_factory=dict)
     intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
     micro: dict[str, float] = field(default_factory=dict)
     label_intervals: dict[str, tuple[Array, Array]] = field(default_factory=dict)
@@ -213,28 +212,41 @@ def evaluate(
         worker.accumulate(dataset, found, _feed, lambda share: advance(0.5 * share))
         if found.known == 0:
             raise InputError(f"{path} must have some known truth; all of it is unknown.")
-        result = Evaluation(str(path), rows, labels, {}, {}, bins=bins, min_count=min_count)
-        if isinstance(found, HeldLabels):
-            result = replace(result, numbers=found.numbers(min_count))
-        else:
+        ranking, tables, ends, joint_numbers = (), {}, {}, None
+        if isinstance(found, Summary):
             plan = RankPlan.whole(len(labels))
             if ranges and found.ranks is not None:
                 plan = found.ranks.plan(rows_in_memory)
             totals = worker.label_totals(dataset, plan, lambda share: advance(0.5 * share))
             ranking = precisions(totals), aurocs(totals)
-            result = replace(
-                result,
-                numbers=found.numbers(*ranking, min_count),
-                by_label=found.by_label(*ranking, min_count),
-                micro=found.micro(min_count),
-                label_intervals=found.label_intervals() if intervals else {},
-            )
+            tables["by_label"] = found.by_label(*ranking, min_count)
+            tables["micro"] = found.micro(min_count)
+            tables["label_intervals"] = found.label_intervals() if intervals else {}
+        numbers = found.numbers(*ranking, min_count=min_count)
         if joint is not None:
-            result = _with_joint(result, dataset, joint, worker)
+            joint_numbers = _add_joint(numbers, dataset, joint, worker)
         if intervals:
-            ends = _intervals(result, dataset, worker, found, seed, small)
-            result = replace(result, intervals=ends)
-    return result
+            options: JsonObject = {"min_count": min_count, "seed": seed}
+            if small and dataset.every_label:
+                columns = dataset.read().measured()
+                limits = summary_intervals(*columns, bins=bins, **options)
+            else:
+                sums = GroupSums(found, found.ranks and found.ranks.influence().of_rows)
+                limits = worker.accumulate(dataset, sums, _feed_groups).intervals(
+                    numbers, **options
+                )
+            ends = {name: limits[name][1:] for name in numbers if name in limits}
+        return Evaluation(
+            str(path),
+            rows,
+            labels,
+            numbers,
+            intervals=ends,
+            bins=bins,
+            min_count=min_count,
+            joint=joint_numbers,
+            **tables,
+        )
 
 
 @contextmanager
@@ -290,9 +302,9 @@ def _feed_groups(accumulator: Any, batch: Predictions, first_row: int) -> None:
     accumulator.update(*batch.measured(), first_row=first_row)
 
 
-def _with_joint(
-    result: Evaluation, dataset: Dataset, joint: Joint, executor: Executor
-) -> Evaluation:
+def _add_joint(
+    numbers: dict[str, float], dataset: Dataset, joint: Joint, executor: Executor
+) -> JointNumbers:
     """Add the metrics of whole label sets, under the model and under independence."""
     dataset.check_dense("a joint model")
     alone = Joint.independent(dataset.labels)
@@ -300,30 +312,6 @@ def _with_joint(
         executor.accumulate(dataset, JointSums(each, dataset.labels), JointSums.feed).numbers()
         for each in (joint, alone)
     )
-    added = {}
     for name, value in found.numbers().items():
-        added |= {name: value, f"{name}, independent": independent.numbers()[name]}
-    return replace(result, numbers={**result.numbers, **added}, joint=found)
-
-
-def _intervals(
-    result: Evaluation,
-    dataset: Dataset,
-    executor: Executor,
-    found: Summary | HeldLabels,
-    seed: int,
-    small: bool,
-) -> dict[str, tuple[float, float]]:
-    """Return a 95 % interval for each metric, by resampling rows, or groups of rows if many."""
-    options: JsonObject = {"min_count": result.min_count, "seed": seed}
-    if isinstance(found, Summary) and small:
-        ends = summary_intervals(*dataset.read().measured(), bins=result.bins, **options)
-    else:
-        sums = TopGroupSums(max(PLACES), result.bins)
-        if isinstance(found, Summary):
-            assert found.ranks is not None
-            ranks = found.ranks.influence()
-            sums = GroupSums(found, lambda values, truth, _: ranks.of_rows(values, truth))
-        executor.accumulate(dataset, sums, _feed_groups)
-        ends = sums.intervals(result.numbers, **options)
-    return {name: (ends[name].low, ends[name].high) for name in result.numbers if name in ends}
+        numbers |= {name: value, f"{name}, independent": independent.numbers()[name]}
+    return found
