@@ -23,7 +23,7 @@ from fault_storage import FailingDisk, PowerLoss
 from credibly import Predictions, decide, retrieve
 from credibly.files import write_json
 from credibly.predictions import Writer
-from credibly.predictions.folders import shard_metadata, shard_name
+from credibly.predictions.shard import shard_metadata, shard_name
 from credibly.train import Callback
 from credibly.train.run_folder import (
     Checkpoint,

@@ -19,7 +19,7 @@ import credibly as cr
 from credibly import InputError, Predictions
 from credibly.cli import main
 from credibly.predictions import Dataset
-from credibly.predictions.folders import shard_metadata, shard_name
+from credibly.predictions.shard import shard_metadata, shard_name
 
 ROWS = 8
 

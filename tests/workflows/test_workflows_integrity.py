@@ -16,7 +16,7 @@ import torch
 from credibly import InputError, Predictions, checksums, decide, write_sets
 from credibly.cli import main
 from credibly.predictions import Writer
-from credibly.predictions.folders import shard_metadata, shard_name
+from credibly.predictions.shard import shard_metadata, shard_name
 from credibly.train import fit, recipe
 from credibly.train.run_folder import read_tensors, save_tensors
 from credibly.workflows import check_files

@@ -17,8 +17,7 @@ from credibly.metrics.accumulators import Accumulator
 from credibly.metrics.ranking import TOTALS, RankPlan
 from credibly.predictions import Dataset, Predictions
 from credibly.predictions.file_schema import Schema
-from credibly.predictions.folders import identity
-from credibly.predictions.shard import Shard
+from credibly.predictions.shard import Shard, identity
 from credibly.types import Array, FilePath
 
 if TYPE_CHECKING:

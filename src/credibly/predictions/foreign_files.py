@@ -16,7 +16,7 @@ from credibly.arrays import to_numpy
 from credibly.checks import InputError, nearest
 from credibly.memory_limits import not_for_lack_of_memory
 from credibly.predictions import file_schema, validation
-from credibly.predictions.folders import check_complete, parquet_files
+from credibly.predictions.shard import check_complete, parquet_files
 from credibly.predictions.validation import id_array, number_matrix
 from credibly.targets import UNKNOWN, Coding, Targets
 from credibly.targets import decode as decode_targets

@@ -1,12 +1,15 @@
-"""Read one Parquet file of predictions in batches; errors contain file, row and column.
+"""Read Parquet files of predictions in batches; errors contain file, row and column.
 
-A ``Piece`` is a few row groups of one file, which a worker reads separately.
+A ``Shard`` is one file of a dataset. A ``Piece`` is a few row groups of one file, which a worker
+reads separately.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,7 +32,7 @@ from credibly.predictions.validation import (
     number_matrix,
 )
 from credibly.targets import SparseTargets
-from credibly.types import Array
+from credibly.types import Array, FilePath, JsonObject
 from credibly.untrusted.tables import open_parquet, parquet_errors
 
 # Arrow needs 9 kB per column besides the values: 0.9 GB for 50,000 labels with truth. Reading some
@@ -55,7 +58,7 @@ def rows_at_once(batch_rows: int, num_labels: int) -> int:
 class Selection:
     """What to read: labels, prefixes of columns (and ``id``), rows and labels at a time."""
 
-    labels: Sequence[str]
+    labels: list[str]
     kinds: Sequence[str]
     rows: int
     labels_at_once: int = LABELS_AT_ONCE
@@ -121,30 +124,25 @@ class Shard:
         lacking = TRUTH in wanted.kinds and not self.schema.has_targets
         if lacking:
             wanted = replace(wanted, kinds=[kind for kind in wanted.kinds if kind != TRUTH])
-        first = 0
-        with self._opened() as file:
+        first, read = 0, self._group_top if self.schema.top else self._group
+        with self._opened() as file, parquet_errors(self.path):
             for group, size in enumerate(self.group_rows):
                 asked = groups is None or group in groups
                 if asked and (keep is None or keep[first : first + size].any()):
-                    for batch in self._group(file, group, first, wanted, keep):
-                        yield batch.with_unknown_truth() if lacking else batch
+                    for batch in read(file, group, first, wanted):
+                        last = batch.first_row + batch.num_rows
+                        kept = batch if keep is None else batch.taken(keep[batch.first_row : last])
+                        yield kept.with_unknown_truth(len(self.schema.labels)) if lacking else kept
                 first += size
 
-    def top_batches(
-        self, rows: int, groups: range | None = None, *, truth: bool = False
+    def _group_top(
+        self, file: pq.ParquetFile, group: int, first: int, wanted: Selection
     ) -> Iterator[Batch]:
-        """Yield batches of a file with the most probable labels of each row.
+        for record in file.iter_batches(wanted.rows, row_groups=[group]):
+            yield self._top_rows(record, first)
+            first += record.num_rows
 
-        With ``truth``, the truth of a file that has none is unknown.
-        """
-        chosen = range(self._footer.num_row_groups) if groups is None else groups
-        first = sum(self.group_rows[: chosen.start])
-        with self._opened() as file, parquet_errors(self.path):
-            for record in file.iter_batches(rows, row_groups=list(chosen)):
-                yield self._top_rows(record, first, truth)
-                first += record.num_rows
-
-    def _top_rows(self, record: pa.RecordBatch, first: int, truth: bool) -> Batch:
+    def _top_rows(self, record: pa.RecordBatch, first: int) -> Batch:
         """Return rows with their most probable labels, after checking every value."""
         where, num_labels = self.where, len(self.schema.labels)
         top, sizes = _padded(record.column(file_schema.TOP), np.int32(NOTHING), where)
@@ -157,8 +155,6 @@ class Shard:
                         f"{where}lists 'top' and {name!r} must be equally long in every row."
                     )
         targets = _truth(record, num_labels, where)
-        if truth and targets is None:
-            targets = SparseTargets.unknown(record.num_rows, num_labels)
         ids = id_array(record.column(ID), where, first)
         check_unique(ids, where)
         values, scores = found[file_schema.TOP_PROBABILITY], found.get(file_schema.TOP_SCORE)
@@ -172,18 +168,13 @@ class Shard:
         return open_parquet(self.path, self._footer, [ID])
 
     def _group(
-        self, file: pq.ParquetFile, group: int, first: int, wanted: Selection, keep: Array | None
+        self, file: pq.ParquetFile, group: int, first: int, wanted: Selection
     ) -> Iterator[Batch]:
         # Reading some labels at a time is better with many columns and few rows.
         num_labels = len(wanted.labels)
         few = 0 < self.group_rows[group] * num_labels <= _MAX_CELLS
         wide = num_labels > wanted.labels_at_once and few
-        read = self._by_labels if wide else self._by_rows
-        with parquet_errors(self.path):
-            for batch in read(file, group, first, wanted):
-                last = first + batch.num_rows
-                yield batch if keep is None else batch.taken(keep[first:last])
-                first = last
+        return (self._by_labels if wide else self._by_rows)(file, group, first, wanted)
 
     def _by_rows(
         self, file: pq.ParquetFile, group: int, first: int, wanted: Selection
@@ -317,3 +308,117 @@ def pieces_of(files: Iterable[tuple[Path, Sequence[int]]], least: float) -> list
                     found.append(Piece(str(path), begin, group, first, rows))
                 begin, first, rows = group, first + rows, 0
     return found
+
+
+# Folders ------------------------------------------------------------------------------------------
+
+# The metadata of a shard contains its index, the number of shards, and the rows of all shards
+# together (`shard`). Files of version 0.1 have index and number in their name instead.
+_NAME = re.compile(r"part-(\d{1,9})-of-(\d{1,9})\.parquet")
+
+
+def parquet_files(path: Path) -> list[Path]:
+    """Return the file itself, or the complete Parquet files of a folder in order of their names.
+
+    By convention, files whose names begin with ``.`` or ``_`` are still being written.
+    """
+    if not path.is_dir():
+        return [path]
+    files = sorted(
+        file
+        for file in path.iterdir()
+        if file.suffix == ".parquet" and not file.name.startswith((".", "_"))
+    )
+    if not files:
+        raise InputError(f"the folder {path} must hold Parquet files (*.parquet); it has none.")
+    return files
+
+
+def identity(path: FilePath) -> tuple[tuple[str, int, int, int], ...]:
+    """Return a key that changes when a file of the dataset is replaced, added or removed."""
+    try:
+        found = [(file, file.stat()) for file in parquet_files(Path(path))]
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"there is no file {error.filename}") from None
+    return tuple(
+        (str(file), status.st_ino, status.st_size, status.st_mtime_ns) for file, status in found
+    )
+
+
+@dataclass(frozen=True)
+class Place:
+    """The index of a shard, and the rows of all shards together (0 if not known)."""
+
+    index: int
+    count: int
+    rows: int = 0
+
+
+def shard_name(index: int, count: int) -> str:
+    """Return the file name of a shard.
+
+    Example:
+        >>> shard_name(3, 4)
+        'part-00003-of-00004.parquet'
+    """
+    return f"part-{index:05d}-of-{count:05d}.parquet"
+
+
+def shard_metadata(index: int, count: int, rows: int) -> dict[str, dict[str, int]]:
+    """Return the metadata with the index of a shard."""
+    return {"shard": {"index": index, "count": count, "rows": rows}}
+
+
+def place_of(name: str, metadata: JsonObject) -> Place | None:
+    """Return the index of a shard, or None if neither its metadata nor its name has one."""
+    said = metadata.get("shard")
+    if isinstance(said, dict):
+        numbers = [said.get(each) for each in ("index", "count", "rows")]
+        valid = [number for number in numbers if isinstance(number, int) and number >= 0]
+        if len(valid) == len(numbers):
+            return Place(*valid)
+    match = _NAME.fullmatch(name)
+    return None if match is None else Place(int(match[1]), int(match[2]))
+
+
+def check_complete(folder: Path, files: Mapping[str, JsonObject], *, partial: bool) -> None:
+    """Raise if shards of the folder are missing (unless ``partial``) or appear twice.
+
+    Args:
+        folder: the folder.
+        files: the metadata of each file, by its name; empty for files that are not predictions.
+        partial: whether shards may be missing.
+    """
+    names: dict[int, str] = {}
+    first, rows = ("", Place(0, 0)), 0
+    for name, metadata in files.items():
+        place = place_of(name, metadata)
+        if place is None:
+            continue
+        first = first if names else (name, place)
+        if place.count != first[1].count:
+            raise InputError(
+                f"{folder} must hold the shards of one prediction; {first[0]} is one of "
+                f"{first[1].count}, {name} one of {place.count}. Keep them in folders of their own."
+            )
+        if place.index in names:
+            raise InputError(
+                f"{folder} must hold every shard once; {names[place.index]} and {name} are both "
+                f"shard {place.index} of {place.count}. Remove one."
+            )
+        names[place.index], rows = name, max(rows, place.rows)
+    count = first[1].count
+    # Empty shards are not written: with fewer rows than shards, the last shards do not exist.
+    needed = min(count, rows) if rows else count
+    number = needed - sum(index < needed for index in names)
+    if partial or not number:
+        return
+    missing = (index for index in range(needed) if index not in names)
+    listed = ", ".join(shard_name(index, count) for index in islice(missing, 3))
+    more = f" and {number - 3} more" if number > 3 else ""
+    raise InputError(
+        f"{folder} must hold all {needed} shards; {listed}{more} {'is' if number == 1 else 'are'} "
+        f"missing. Run `credibly predict RUN DATA --shards {count} --out {folder}` again: it "
+        "writes only the missing ones. To read the others as they are, pass partial=True "
+        "(--partial)."
+    )

@@ -23,7 +23,6 @@ from credibly.metrics.top_labels import HeldLabels
 from credibly.notebook import COLUMNS, ROWS, draw, html_table
 from credibly.predictions import file_schema, validation
 from credibly.predictions.file_schema import ID, PROBABILITY, SCORE, TRUTH
-from credibly.predictions.folders import check_complete, parquet_files, place_of
 from credibly.predictions.shard import (
     BATCH_ROWS,
     IDS,
@@ -31,7 +30,10 @@ from credibly.predictions.shard import (
     Piece,
     Selection,
     Shard,
+    check_complete,
+    parquet_files,
     pieces_of,
+    place_of,
     rows_at_once,
 )
 from credibly.predictions.validation import (
@@ -56,6 +58,8 @@ if TYPE_CHECKING:
 
 
 Rows = slice | Sequence[int] | Array
+ROW_CELLS = 64
+"""About as many probabilities as a row stores of its most probable labels."""
 What = Literal["probabilities", "scores"]
 _KINDS = {"probabilities": PROBABILITY, "scores": SCORE}
 
@@ -733,7 +737,7 @@ class Dataset:
         """
         names = self.check_labels(labels)
         rows = self.batch_rows if rows is None else whole_number("rows", rows, 1)
-        reader = replace(self.piece_reader, batch_rows=rows)
+        reader = replace(self.piece_reader, rows=rows)
         reader = reader if self.top else reader.of_labels(names)
         for shard in self.shards:
             for batch in reader.read(shard):
@@ -753,7 +757,7 @@ class Dataset:
     def piece_reader(self) -> PieceReader:
         """Return an object that reads a piece on another machine without opening other files."""
         limits = self.batch_rows, self.labels_at_once
-        return PieceReader(self.labels, self._kinds(), self.soft, self.top, *limits)
+        return PieceReader(self.labels, self._kinds(), *limits, self.soft, self.top)
 
     @property
     def every_label(self) -> bool:
@@ -763,7 +767,7 @@ class Dataset:
     @property
     def row_cells(self) -> int:
         """Return the approximate number of probabilities per row."""
-        return 64 if self.top else len(self.labels)
+        return ROW_CELLS if self.top else len(self.labels)
 
     def summary(self, bins: int, *, ranks: bool = False) -> Summary | HeldLabels:
         """Return the accumulator whose updates are the ``Predictions.measured`` of the rows.
@@ -928,16 +932,12 @@ def _present(values: Array | None) -> Array:
 
 
 @dataclass(frozen=True)
-class PieceReader:
+class PieceReader(Selection):
     """Read pieces of a dataset and check every value; small enough to send to a worker.
 
     Attributes:
-        labels: names of the labels to read, in order.
-        kinds: prefixes of the columns to read.
         soft: whether the truth of the dataset may lie between 0 and 1.
         top: whether the files hold the most probable labels of each row.
-        batch_rows: the limit on rows to read at a time.
-        labels_at_once: the number of label columns to read at a time from a file with very many.
 
     Example:
         >>> import tempfile
@@ -948,12 +948,8 @@ class PieceReader:
         [1]
     """
 
-    labels: list[str]
-    kinds: list[str]
     soft: bool = False
     top: bool = False
-    batch_rows: int = BATCH_ROWS
-    labels_at_once: int = LABELS_AT_ONCE
 
     def of_labels(self, labels: Sequence[str]) -> PieceReader:
         """Return a reader of some of the labels."""
@@ -968,15 +964,10 @@ class PieceReader:
 
     def read(self, shard: Shard, groups: range | None = None) -> Iterator[Predictions]:
         """Yield batches of a file, or of some of its row groups."""
-        if self.top:
-            own = shard.schema.labels
-            for batch in shard.top_batches(self.batch_rows, groups, truth=TRUTH in self.kinds):
-                yield _of_batch(batch, own).reordered(self.labels)
-            return
-        rows = rows_at_once(self.batch_rows, len(self.labels))
-        wanted = Selection(self.labels, self.kinds, rows, self.labels_at_once)
-        for batch in shard.batches(wanted, groups=groups):
-            yield _of_batch(batch, self.labels, soft=self.soft)
+        labels = shard.schema.labels if self.top else self.labels
+        rows = rows_at_once(self.rows, ROW_CELLS if self.top else len(labels))
+        for batch in shard.batches(replace(self, rows=rows), groups=groups):
+            yield _of_batch(batch, labels, soft=self.soft).reordered(self.labels)
 
 
 class Writer(RowWriter):

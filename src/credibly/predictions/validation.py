@@ -266,19 +266,7 @@ def _numbers(
         if math.isnan(fill) and pa.types.is_integer(column.type):
             column = column.cast(pa.float64())
         column = column.fill_null(fill)
-    return _view(column)
-
-
-_FLOATS = {"halffloat": "f2", "float": "f4", "double": "f8"}
-
-
-def _view(column: pa.Array) -> Array:
-    """Return numbers without nulls as a view."""
-    kind = np.dtype(_FLOATS.get(str(column.type), str(column.type)))
-    data = column.buffers()[1]
-    if data is None or not len(column):
-        return np.empty(0, kind)
-    return np.frombuffer(data, kind, len(column), column.offset * kind.itemsize)
+    return np.from_dlpack(column)
 
 
 def text_column(texts: Array) -> pa.Array:
@@ -305,9 +293,8 @@ def number_column(values: Array, kind: pa.DataType, known: Array | None = None) 
         >>> number_column(values, pa.int8(), known).to_pylist()
         [1, None, 0]
     """
-    name = str(kind)
     held = np.where(known, values, 0) if known is not None else values
-    held = np.ascontiguousarray(held, np.dtype(_FLOATS.get(name, name)))
+    held = np.ascontiguousarray(held, kind.to_pandas_dtype())
     valid = None if known is None else pa.py_buffer(np.packbits(known, bitorder="little").tobytes())
     return pa.Array.from_buffers(kind, len(held), [valid, pa.py_buffer(held)])
 
@@ -362,10 +349,14 @@ class Batch(NamedTuple):
         """Return some of the rows."""
         return self._replace(**{name: cells[rows] for name, cells in self.arrays().items()})
 
-    def with_unknown_truth(self) -> Batch:
+    def with_unknown_truth(self, num_labels: int) -> Batch:
         """Return the rows with all truth unknown."""
         *_, matrix = self.arrays().values()
-        return self._replace(targets=np.full(matrix.shape, UNKNOWN, dtype=np.int8))
+        unknown = np.full(matrix.shape, UNKNOWN, dtype=np.int8)
+        if self.top is None:
+            return self._replace(targets=unknown)
+        truth = SparseTargets.unknown(self.num_rows, num_labels)
+        return self._replace(targets=unknown, all_targets=truth)
 
 
 def as_top(rows: Batch, num_labels: int, where: str = "") -> Batch:

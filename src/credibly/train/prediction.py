@@ -56,7 +56,7 @@ def predict_to(
     Returns:
         The files that this process wrote.
     """
-    from credibly.predictions.folders import shard_metadata, shard_name
+    from credibly.predictions.shard import shard_metadata, shard_name
 
     out = Path(out)
     rows = run.check(rows)

@@ -19,10 +19,9 @@ from credibly.metrics.accumulators import Accumulator
 from credibly.metrics.intervals import Draws, Interval, summary_draws
 from credibly.pipeline import Pipeline
 from credibly.predictions import Dataset, Layout, Predictions, Writer
-from credibly.predictions.folders import shard_metadata
 from credibly.predictions.foreign_files import ImportedTable
 from credibly.predictions.importing import Values, declared, read_values, with_truth
-from credibly.predictions.shard import BATCH_ROWS
+from credibly.predictions.shard import BATCH_ROWS, shard_metadata
 from credibly.targets import Coding, Targets, as_decoded, decode
 from credibly.types import Array, ArrayLike, FilePath, JsonObject
 from credibly.workflows.calibrated_scores import CalibratedScores, checked_scores, scores_per_label

@@ -16,8 +16,7 @@ from credibly.data.preparation import Preparation, warn_of_position
 from credibly.executors import open_executor
 from credibly.executors.executor import Executor
 from credibly.predictions import Writer
-from credibly.predictions.folders import shard_metadata, shard_name
-from credibly.predictions.shard import Piece, pieces_of
+from credibly.predictions.shard import Piece, pieces_of, shard_metadata, shard_name
 from credibly.targets import Targets
 from credibly.types import Array, FilePath, JsonObject
 from credibly.untrusted.budget import read_bytes, worded

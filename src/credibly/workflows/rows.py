@@ -22,7 +22,7 @@ from credibly.data.splits import uniforms
 from credibly.executors.executor import A, Executor, is_remote
 from credibly.files import check_out
 from credibly.predictions import Dataset, Predictions
-from credibly.predictions.folders import parquet_files, shard_name
+from credibly.predictions.shard import parquet_files, shard_name
 from credibly.types import Array, FilePath
 from credibly.untrusted.tables import open_parquet
 

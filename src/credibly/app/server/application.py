@@ -53,7 +53,7 @@ from credibly.checks import InputError
 from credibly.files import check_out
 from credibly.memory_limits import give_back
 from credibly.pipeline import Pipeline
-from credibly.predictions.folders import identity
+from credibly.predictions.shard import identity
 from credibly.retrieve import Joint
 from credibly.review import ReviewLog
 from credibly.untrusted.images import ImageFolder

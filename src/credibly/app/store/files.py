@@ -45,7 +45,7 @@ from credibly.metrics.calibration import ReliabilityDiagram
 from credibly.notebook import counted
 from credibly.pipeline import Pipeline
 from credibly.predictions import Predictions
-from credibly.predictions.folders import identity
+from credibly.predictions.shard import identity
 from credibly.retrieve import Index, Joint, Query
 from credibly.retrieve.answer import Answer
 from credibly.retrieve.index import within
