@@ -53,7 +53,9 @@ def explore_page(request: Request) -> HTMLResponse:
     if instead:  # without truth there are no errors to show
         asked = asked.model_copy(update={"kind": "borderline" if "borderline" in kinds else "rows"})
     answer, found, entries, items, problem, query = None, None, [], [], "", None
-    rows = 0
+    rows, other_name = 0, ""
+    if asked.kind in kinds and asked.kind == "disagreement":
+        other_name = state.files[asked.compared_with].name
     if asked.low > asked.high:
         problems["high"] = f"must be at least {asked.low:g}; got {asked.high:g}"
         asked = asked.model_copy(update={"high": 1.0})
@@ -88,7 +90,7 @@ def explore_page(request: Request) -> HTMLResponse:
         items=items,
         rows=rows,
         range=_range(asked),
-        other_name=_other_name(state, asked),
+        other_name=other_name,
         holds=ENTRY_KINDS[asked.kind][1],
         rail=_rail(chosen, query),
         rule=state.store.rule(asked),
@@ -109,29 +111,14 @@ def _range(asked: ExploreQuery) -> str:
     return f"of {low} or more" if asked.high == 1 else f"from {low} to {high}"
 
 
-def _other_name(state: AppState, asked: ExploreQuery) -> str:
-    """Return the name of the file that the first one is compared with; empty for other views."""
-    if asked.kind != "disagreement" or len(state.files) < 2:
-        return ""
-    return state.files[asked.compared_with].name
-
-
 def _kinds(files: int, chosen: Served) -> dict[EntryKind, str]:
     """Return the views that there can be, and what to call them."""
-    truth = chosen.has_truth
-    needs: dict[EntryKind, bool] = {
-        "hit": truth,
-        "missed": truth,
-        "false-alarm": truth,
-        "probably-wrong": truth,
-        "disagreement": files > 1,
-    }
-    every = chosen.scan.every_label  # other views need a probability for every label
-    return {
-        kind: words
-        for kind, (words, _) in ENTRY_KINDS.items()
-        if kind == "rows" or (every and needs.get(kind, True))
-    }
+    left_out: set[EntryKind] = set() if files > 1 else {"disagreement"}
+    if not chosen.has_truth:
+        left_out |= {"hit", "missed", "false-alarm", "probably-wrong"}
+    if not chosen.scan.every_label:  # other views need a probability for every label
+        left_out = {kind for kind in ENTRY_KINDS if kind != "rows"}
+    return {kind: words for kind, (words, _) in ENTRY_KINDS.items() if kind not in left_out}
 
 
 def _rail(chosen: Served, query: LabelQuery | None) -> list[JsonObject]:

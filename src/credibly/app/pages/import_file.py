@@ -242,7 +242,6 @@ router = APIRouter()
 
 SHOWN_COLUMNS = 12
 STAGE_COLUMNS = {"NLL": "down", "ACE": "down", "ECE": "down", "Brier": "down", "mAP@y": "up"}
-NOTHING = ImportQuery.model_validate({})
 ENDINGS = (".csv", ".parquet", ".npz", ".npy", ".arrow", ".feather")
 
 
@@ -261,12 +260,12 @@ async def import_page(request: Request) -> HTMLResponse:
     try:
         upload = uploads.find(asked.token)
     except InputError as error:
-        return _page(request, NOTHING, problems={"": str(error)})
+        return _refused(request, str(error))
     try:
         found = await uploads.turns.run(lambda: read_preview(upload), WAIT_SECONDS)
     except InputError as error:
         uploads.forget(asked.token)
-        return _page(request, NOTHING, problems={"": str(error)})
+        return _refused(request, str(error))
     if not asked.show:
         return _page(request, _with_suggestion(asked, found), upload, found)
     if problems := asked.problems() | problems:
@@ -289,7 +288,7 @@ async def upload_file(request: Request) -> Response:
         form = await form_of(request)
         upload = await to_thread.run_sync(_kept, uploads, form)
     except InputError as error:
-        return _page(request, NOTHING, problems={"": str(error)})
+        return _refused(request, str(error))
     if upload is None:
         return RedirectResponse("/import", 303)
     return RedirectResponse("/import?" + urlencode({"token": upload.token}), 303)
@@ -327,7 +326,7 @@ async def open_result(request: Request) -> Response:
         found = await state.uploads.turns.run(lambda: read_preview(upload), WAIT_SECONDS)
     except (InputError, ValidationError) as error:
         words = str(error) if isinstance(error, InputError) else "the form is not complete."
-        return _page(request, NOTHING, problems={"": words})
+        return _refused(request, words)
     try:
         result = await state.uploads.turns.run(lambda: calibrate(upload, asked), WAIT_SECONDS)
         number = await to_thread.run_sync(lambda: _opened(state, upload, result))
@@ -376,6 +375,11 @@ def _with_suggestion(asked: ImportQuery, found: FilePreview) -> ImportQuery:
     tabular = found.tabular
     told = suggested(found.names, kinds=found.kinds) if tabular else suggested_arrays(found.names)
     return asked.model_copy(update=told)
+
+
+def _refused(request: Request, words: str) -> HTMLResponse:
+    """Return the page without a file, and why none is shown."""
+    return _page(request, ImportQuery.model_validate({}), problems={"": words})
 
 
 def _page(

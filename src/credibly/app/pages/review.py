@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Literal
-from urllib.parse import parse_qsl
 
 import numpy as np
 from anyio import to_thread
@@ -19,6 +18,7 @@ from pydantic import BaseModel, Field
 from credibly.app.pages.api import parsed_body, require_json, with_body
 from credibly.app.pages.explore import entry_pairs
 from credibly.app.server.responses import page, state_of, table_response
+from credibly.app.server.uploads import form_of
 from credibly.app.statistics.comparisons import COLUMNS, Cell, comparison
 from credibly.app.statistics.labels import LabelSummary, summarize_columns
 from credibly.app.store.address import MOST_ENTRIES, EntryQuery, FileQuery, read_query
@@ -259,14 +259,13 @@ def review_page(request: Request) -> HTMLResponse:
 @router.post("/review")
 async def decide_by_form(request: Request, asked: Annotated[QueueQuery, Query()]) -> Response:
     """Save the decision of a button, for browsers without scripts; then show the queue again."""
-    body = await request.body()
+    fields = (await form_of(request)).fields
     reviewing = _reviewing(request)
     try:
-        fields = parse_qsl(body.decode("utf-8"), max_num_fields=10)
-        id, label, value = json.loads(dict(fields)["decision"])
+        id, label, value = json.loads(fields["decision"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError("the field `decision` must be a JSON list of id, label, value.") from error
-    who = dict(fields).get("who", asked.who)[:100]
+    who = fields.get("who", asked.who)[:100]
     chosen = [(str(id), str(label), str(value))]
     await to_thread.run_sync(lambda: reviewing.save(asked, chosen, who))
     return RedirectResponse("/review?" + asked.parameters(), 303)
