@@ -1,12 +1,13 @@
 """The default on images beside a linear probe, plain fine-tuning and the asymmetric loss.
 
-    python -m benchmarks.studies.default_images [SET …] [--seeds 3] [--table]
+    python -m benchmarks.studies.default_images [SET …] [--seeds 2] [--methods M] [--table]
 
 Every method is one `credibly train` in a process of its own, one thread, EfficientNet-Lite0 from
 the weights that ``credibly[images]`` installs. The default has no option at all; the others train
 five epochs at the same rate, or as their name says. The default and the probe see images at 224
-pixels, plain fine-tuning and ASL at their own size where it is smaller. ``coco 2,000`` are 2,000
-training and 2,000 test images drawn from COCO at 96 pixels. Training rows train, stop and
+pixels, plain fine-tuning and ASL at their own size where it is smaller. ``coco 2,000``
+and ``voc 2,000`` are 2,000 training and 2,000 test images drawn from COCO at 96 pixels and from
+VOC at 112 pixels. Training rows train, stop and
 calibrate; test rows are measured once. Each run is one line of ``default_images.jsonl``; the same
 command continues where it stopped.
 """
@@ -33,8 +34,7 @@ RECORDS = Path(__file__).with_suffix(".jsonl")
 SETS = {
     "coco 2,000": "coco80",
     "ucmerced": "ucmerced",
-    "voc": "voc2012-images",
-    "coco": "coco80",
+    "voc 2,000": "voc2012-images",
 }
 LITE0 = ("--model", "efficientnet-lite0", "--weights", "auto")
 TUNED = (*LITE0, "--no-probe-first", "--epochs", "5", "--learning-rate", "3e-4")
@@ -112,13 +112,14 @@ def table() -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("sets", nargs="*")
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--methods", default=";".join(METHODS), help="separated by ;")
     parser.add_argument("--table", action="store_true")
     options = parser.parse_args()
     done = {(r["set"], r["method"], r["seed"]) for r in records()}
     for seed in range(0 if options.table else options.seeds):
         for name in options.sets or SETS:
-            for method in METHODS:
+            for method in options.methods.split(";"):
                 if (name, method, seed) in done:
                     continue
                 line = json.dumps(measure(name, method, seed))

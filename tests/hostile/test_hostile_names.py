@@ -85,6 +85,19 @@ def test_work_that_takes_long_writes_lines_where_there_is_no_terminal(capsys, mo
     assert capsys.readouterr().err == ""
 
 
+def test_the_time_left_is_that_of_the_work_of_this_process(capsys, monkeypatch):
+    monkeypatch.setattr(terminal, "LINE_SECONDS", 0.01)
+    said, now = "", [0.0]
+    monkeypatch.setattr(terminal.time, "monotonic", lambda: now[0])
+    with terminal.progress("training", total=100) as advance:
+        advance(50)  # done before an interruption
+        now[0] = 20.0
+        advance(10)
+        while "60%" not in said:
+            said += capsys.readouterr().err
+    assert "training: 60%, 20 seconds, about 80 seconds left\n" in said
+
+
 def test_a_short_evaluation_writes_no_line(tmp_path, capsys):
     predictions = cr.Predictions.from_arrays(
         probabilities=np.linspace(0, 1, 20)[:, None],

@@ -1,6 +1,7 @@
 """Updates by torch's functional forms: the same numbers as torch.optim, without its compiler."""
 
 import dataclasses
+import re
 import subprocess
 import sys
 from functools import partial
@@ -178,6 +179,7 @@ def test_time_and_memory_are_estimated_before_images_are_trained():
     weights = 5 * sum(each.nbytes for each in first.model.parameters())
     assert large["bytes"] - weights == pytest.approx(2 * (small["bytes"] - weights))
     assert min(small["seconds"], small["free"]) > 0
+    assert small["before"] == 0 < small["after"] < 1  # without a probe, only the scores remain
     silent = cr.train.fit(rows, recipes[0])  # a step to measure by changes nothing
     for one, other in zip(first.model.parameters(), silent.model.parameters(), strict=True):
         assert (one == other).all()
@@ -197,13 +199,31 @@ def test_the_command_line_shows_the_estimate_the_probe_and_the_epochs(
         split=images.split,
     )
     figures = {"seconds": 150.0, "epochs": 2, "bytes": 5e9, "free": free}
+    figures |= {"before": 0.3, "after": 0.4}
     monkeypatch.setattr("credibly.train.fitting.estimated", lambda *_: figures)
     monkeypatch.setattr("credibly.cli.terminal.LINE_SECONDS", 0.002)
     command = ["train", str(tmp_path / "rows.npz"), "--model", "resnet20-32", "--loss", "bce"]
     command += ["--epochs", "2"]
     assert main([*command, "--weights", weights, "--out", str(tmp_path / "run")]) == 0
-    shown = capsys.readouterr().err
+    out, shown = capsys.readouterr()
+    assert re.search(r"Time: \d.\d minutes; the estimate was 2.5 minutes", out)
+    shares = [int(share) for share in re.findall(r"(\d+)%", shown)]
+    assert shares == sorted(shares)
+    assert all(30 < int(share) <= 60 for share in re.findall(r"epoch 1 .* (\d+)%", shown))
     assert "Estimate: 2.5 minutes for 2 epochs, 5.0 GB of memory." in shown
     assert ("needs about 5.0 GB of memory, and 1.0 GB are free" in shown) == (free < 5e9)
     assert "bce, resnet20-32 · last layer · l2 " in shown
     assert "bce, resnet20-32 · epoch 1 · loss " in shown
+
+
+def test_the_progress_of_scoring_ends_at_the_number_of_rows():
+    class Ear(cr.train.Callback):
+        def on_score(self, done, total):
+            seen.append((done, total))
+
+    seen: list[tuple[int, int]] = []
+    rows = cr.data.digits(1500)
+    cr.train.fit(rows, cr.train.Network(model="cnn", epochs=1), callback=Ear())
+    parts = [len(rows.part(part)) for part in ("calibration", "test")]
+    assert [total for done, total in seen if done == total] == parts
+    assert all(done <= total for done, total in seen)

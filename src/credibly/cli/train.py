@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -195,6 +196,8 @@ class _Progress(Callback):
 
     def __init__(self, advance: Advance) -> None:
         self._advance, self._share, self._text = advance, 0.0, ""
+        self._before, self._after, self._updated = 0.0, 0.0, False
+        self._begun, self.estimate = time.monotonic(), 0.0
 
     def _show(self, text: str, share: float = 0.0) -> None:
         self._advance(max(share - self._share, 0.0), text)
@@ -203,10 +206,12 @@ class _Progress(Callback):
     def on_estimate(self, figures: dict[str, float]) -> None:
         from credibly.notebook import counted
 
+        self._before, self._after = figures["before"], figures["after"]
         needed, free = (f"{figures[name] / 1e9:.1f} GB" for name in ("bytes", "free"))
         minutes, epochs = figures["seconds"] / 60, counted(round(figures["epochs"]), "epoch")
         if figures["seconds"] > WORTH_SAYING:
             complain(f"Estimate: {minutes:.1f} minutes for {epochs}, {needed} of memory.")
+            self._begun, self.estimate = time.monotonic(), minutes
         if figures["bytes"] > figures["free"]:
             complain(
                 f"Training needs about {needed} of memory, and {free} are free. Lower --batch-size "
@@ -222,8 +227,20 @@ class _Progress(Callback):
         text = f" · {of} · {spent:.0f} s spent, about {left:.0f} s left"
         self._show(text, spent / max(spent + left, 1e-9))
 
+    def on_score(self, done: int, total: int) -> None:
+        first, share = (1 - self._after, self._after) if self._updated else (0.0, self._before)
+        self._show(self._text, first + share * done / total)
+
     def on_update(self, done: int, total: int) -> None:
-        self._show(self._text, done / total)
+        self._updated = True
+        self._show(self._text, self._before + (1 - self._before - self._after) * done / total)
+
+    def spent(self) -> str:
+        """Return the time since the estimate beside it, or nothing if there was none."""
+        if not self.estimate:
+            return ""
+        minutes = (time.monotonic() - self._begun) / 60
+        return f"Time: {minutes:.1f} minutes; the estimate was {self.estimate:.1f} minutes."
 
     def on_epoch(self, figures: JsonObject) -> None:
         keys = [key for key in ("loss", "l2", "nll", "map", "ace") if key in figures]
@@ -250,6 +267,7 @@ def run(options: TrainOptions) -> None:
     recipe = train.resolve(recipe, rows)
     shown = is_main() and not (options.quiet or options.json)
     with progress(f"{recipe.loss}, {recipe.in_words()}", total=1, quiet=not shown) as advance:
+        heard = _Progress(advance)
         done = train.fit(
             rows,
             recipe,
@@ -257,7 +275,7 @@ def run(options: TrainOptions) -> None:
             seed=seed,
             resume=options.resume,
             overwrite=options.overwrite,
-            callback=_Progress(advance) if shown else None,
+            callback=heard if shown else None,
         )
     if not is_main():
         return
@@ -274,6 +292,8 @@ def run(options: TrainOptions) -> None:
             *_compared(table, done.spent),
         )
     print_text(f"{rows}.")
+    if spent := heard.spent():
+        print_text(spent)
     if recipe.calibrate == "none" and not len(rows.part("calibration")):
         print_text("No rows were held out: the probabilities are not calibrated.")
     for row in rows.skipped[:10]:

@@ -26,8 +26,17 @@ class Callback:
         """Receive the estimated time and memory before training on images.
 
         Args:
-            figures: ``seconds`` and ``epochs``, if all epochs are trained; ``bytes`` of memory
-                needed and ``free``.
+            figures: ``seconds`` and ``epochs``, if all epochs are trained; the shares of the time
+                ``before`` the first update and ``after`` the last; ``bytes`` of memory needed and
+                ``free``.
+        """
+
+    def on_score(self, done: int, total: int) -> None:
+        """Receive the progress of scoring rows before the first update and after the last.
+
+        Args:
+            done: rows so far.
+            total: rows to score.
         """
 
     def on_candidate(self, figures: JsonObject) -> None:

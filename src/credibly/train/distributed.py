@@ -249,13 +249,15 @@ def score(
     workers: int = 0,
     max_bytes: int | None = None,
     forward: Callable[[Any], Tensor] | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Tensor:
     """Return the scores of every row of ``dataset``, in order, on the CPU of every process.
 
     Scores are float32, or float64 if the model computes in float64. For images, the batch size is
     the number of images whose activations take ``max_bytes`` (default: 32 MB on a CPU, else 512
     MB). This number is fixed, because the batch size changes the last bits. ``forward`` may be a
-    method of the model that returns something else than scores.
+    method of the model that returns something else than scores. ``progress`` receives the rows
+    scored so far and all rows of this process.
     """
     rank, processes = accelerator.process_index, accelerator.num_processes
     own, forward = torch.arange(len(dataset)).tensor_split(processes)[rank], forward or model
@@ -272,10 +274,12 @@ def score(
         limit = max_bytes or (CPU_BYTES if accelerator.device.type == "cpu" else OTHER_BYTES)
         rows_at_once = _rows_within(limit, model, forward, inputs(dataset.batch([0])))
     batches = scoring_batches(own, rows_at_once, dataset.lengths)
+    parts: list[Tensor] = []
     try:
-        parts = [
-            full_precision(forward(inputs(batch))) for batch in stream(dataset, batches, workers)
-        ]
+        for batch in stream(dataset, batches, workers):
+            parts.append(full_precision(forward(inputs(batch))))
+            if progress is not None:
+                progress(sum(map(len, parts)), len(own))
     finally:
         model.train(was_training)
     local = torch.cat(parts)

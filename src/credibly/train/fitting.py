@@ -317,7 +317,8 @@ def _train(job: _Job, rows: Data, network: nn.Module) -> None:
     alone = isinstance(job.accelerator, SingleProcess) and type(job.callback) is not Callback
     ours = isinstance(network, NetworkModule)  # copying others may be expensive
     if rows.kind == "images" and ours and alone and not begun:
-        callback.on_estimate(estimated(recipe, network, job.criterion, train_rows, len(held_out)))
+        parts = train_rows, len(held_out), len(rows.part("test"))
+        callback.on_estimate(estimated(recipe, network, job.criterion, *parts))
     if recipe.probe_first and not begun:
         assert isinstance(network, NetworkModule)  # resolve rejects others
         solve_last_layer(recipe, network, job.criterion, rows, job.accelerator, callback)
@@ -407,7 +408,9 @@ def _finish(job: _Job, run: Run, rows: Data, network: nn.Module, scores: Tensor 
     device = SingleProcess() if rows.features is not None else job.accelerator
 
     def scores_of(part: Data) -> Tensor:
-        return score(network, to_score(part, run.recipe), device, run.recipe.workers)
+        callback = job.callback if job.accelerator.is_main_process else Callback()
+        dataset, workers = to_score(part, run.recipe), run.recipe.workers
+        return score(network, dataset, device, workers, progress=callback.on_score)
 
     network.to(device.device)
     run.criterion.to(device.device)

@@ -364,6 +364,7 @@ def solve_last_layer(
             score(
                 *(network, to_score(rows, recipe), accelerator, recipe.workers),
                 forward=network.features,
+                progress=callback.on_score,
             )
             .double()
             .numpy()

@@ -518,6 +518,7 @@ class Log(Callback):
         self.lines = read_log(self.path)  # a damaged log is an error before training starts
         self.on_linear_probe, self.on_candidate = inner.on_linear_probe, inner.on_candidate
         self.on_update, self.on_estimate = inner.on_update, inner.on_estimate
+        self.on_score = inner.on_score
 
     def on_epoch(self, figures: JsonObject) -> None:
         self.lines = [line for line in self.lines if line["epoch"] < figures["epoch"]]

@@ -92,9 +92,14 @@ def fuses(model: nn.Module, criterion: Loss, processes: int, *, sparse: bool = F
 
 
 def estimated(
-    recipe: Network, network: nn.Module, criterion: Loss, rows: RowSource, num_held_out: int
+    recipe: Network,
+    network: nn.Module,
+    criterion: Loss,
+    rows: RowSource,
+    num_held_out: int,
+    num_test: int,
 ) -> dict[str, float]:
-    """Estimate the time and memory of training from a step on a few rows.
+    """Estimate the time and memory of training and of scoring test rows, from a step on few rows.
 
     The step uses copies of model and loss, so it changes nothing.
     """
@@ -119,10 +124,13 @@ def estimated(
         kept = sum(size for place, size in storages.items() if place not in weights)
     at_once = min(rows_per_step(recipe.batch_size, len(rows)), len(rows))
     passes = recipe.num_epochs * (len(rows) + num_held_out / 3)  # a third: no gradient
-    if recipe.probe_first:
-        passes += (len(rows) + num_held_out) / 3
+    before = (len(rows) + num_held_out) / 3 if recipe.probe_first else 0.0
+    after = (num_held_out + num_test) / 3
+    passes += before + after
     return {
         "seconds": passes * took / len(few),
+        "before": before / passes,
+        "after": after / passes,
         "epochs": recipe.num_epochs,
         # Weights, gradient, two moments and the best weights.
         "bytes": kept / len(few) * at_once + 5 * sum(weights.values()),
