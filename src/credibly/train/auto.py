@@ -358,9 +358,9 @@ def estimated_seconds(name: str, size: Size, network: Network) -> float:
         trees = len(LEAVES) * ForestOptions().trees
         return trees * n * math.log2(n + 1) * columns * (4e-9 + 6e-10 * labels) + 0.5
     # Sparse columns have few bins, and LightGBM bundles some of them.
-    columns = BoostingOptions().columns * (d - 0.93 * size.sparse)
+    columns = BoostingOptions().columns * (d - 0.97 * size.sparse)
     trees = STAGES[-1] * labels * size.fits
-    return trees * (6e-5 + columns * (2e-6 + 9e-9 * size.inside))
+    return trees * (6.5e-5 + columns * (2e-6 + 5.5e-9 * size.inside))
 
 
 def candidates(size: Size, recipe: Recipe) -> list[JsonObject]:
