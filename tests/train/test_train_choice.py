@@ -239,7 +239,7 @@ def test_the_command_line_shows_what_was_compared(tmp_path, capsys):
 
 
 def test_the_report_shows_what_was_compared(rows, tmp_path):
-    run = fit(rows, settings("forest"), folder=tmp_path / "run")
+    run = fit(rows, settings("auto"), folder=tmp_path / "run")
     from credibly.app import report
 
     path = report.write([run.folder / "predictions.parquet"], tmp_path / "report.html", resamples=2)
