@@ -183,7 +183,7 @@ def test_the_table_shows_before_and_after(tmp_path, capsys):
     for words in (
         "sigmoid of the scores",
         "link of the loss",
-        "log loss of each candidate",
+        "cross-validated log loss",
         "standard error",
         "affine",
         "NLL",

@@ -113,7 +113,7 @@ def test_the_table_has_a_column_a_file_and_names_what_it_left_out(tmp_path, caps
     assert "plain.parquet" in shown.out
     assert "scores.parquet" in shown.out
     assert "[red] cat" in shown.out
-    assert "1 of 5 labels have no known row" in shown.out
+    assert "1 of 5 labels have no known truth" in shown.out
     assert shown.err == ""
 
 

@@ -56,7 +56,7 @@ def test_fit_here_apply_there(folder, capsys):
         assert read.labels == LABELS
         np.testing.assert_allclose(read.probabilities, expected, atol=1e-6)
     shown = capsys.readouterr().out
-    assert "Map written to" in shown
+    assert "Wrote the map to" in shown
     assert "--apply" in shown
 
 

@@ -227,20 +227,20 @@ def test_evaluate_and_also_of_the_command(files, capsys):
     assert 0 <= numbers["subset accuracy"] <= 1
     assert document["pairs"][0].keys() == {"labels", "expected", "real"}
     assert main(["evaluate", test, "--joint-from", model]) == 0
-    assert "pairs of labels with the largest difference" in capsys.readouterr().out
+    assert "pairs of labels whose expected and real counts differ most" in capsys.readouterr().out
     search_also = ["search", test, "+a", "--joint", "--joint-from", model, "--also", "2"]
     assert main([*search_also, "--json"]) == 0
     also = json.loads(capsys.readouterr().out)["also"]
     assert len(also) == 2
     assert also[0]["share"] >= also[1]["share"]
     assert main(search_also) == 0
-    assert "given the query, also" in capsys.readouterr().out
+    assert "labels that appear with the query" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["sets", "TEST", "--most-probable", "--out", "OUT"], "need a joint model"),
+        (["sets", "TEST", "--most-probable", "--out", "OUT"], "--most-probable needs --joint-from"),
         (
             ["sets", "TEST", "--top-k", "1", "--joint-from", "MODEL", "--out", "OUT"],
             "--joint-from needs",

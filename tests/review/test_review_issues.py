@@ -124,7 +124,7 @@ def test_a_filled_queue_corrects_the_truth(tmp_path, capsys):
     predictions.write(tmp_path / "p.parquet")
     queue = tmp_path / "queue.csv"
     assert main(["review", str(tmp_path / "p.parquet"), "--top", "40", "--out", str(queue)]) == 0
-    assert "40 labels written" in capsys.readouterr().out
+    assert "Wrote 40 labels" in capsys.readouterr().out
     with queue.open(newline="") as file:
         rows = list(csv.DictReader(file))
     words = ["absent", "present"]

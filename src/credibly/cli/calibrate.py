@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from credibly.cli import terminal
-from credibly.cli.command import File, Scanned, input_error, option
+from credibly.cli.command import File, Scanned, input_error, option, refuse
 from credibly.cli.import_ import ImportOptions, check_inputs, layout_of
 from credibly.names import METHODS
 from credibly.types import JsonObject
@@ -84,7 +84,7 @@ def run(options: Options) -> None:
         check_out(options.out, (".parquet",), inputs=inputs)
     if options.save is not None:
         check_out(options.save, (".json",), inputs=inputs)
-    _fit(options) if options.apply is None else _apply(options)
+    _fit(options) if options.apply is None else _apply(options, options.apply)
 
 
 def _fit(options: Options) -> None:
@@ -95,59 +95,51 @@ def _fit(options: Options) -> None:
     fit_rows = FitRows(options.fraction, options.rows, options.seed)
     shared: JsonObject = {"method": options.method, "fit_rows": fit_rows}
     shared |= {"partial": options.partial}
-    if options.engine == "spark" or holds_top_labels(options.scores):
-        out = _out_of_dataset(options)
+    spark = options.engine == "spark"
+    if spark or holds_top_labels(options.scores):
+        why = "--engine spark, which reads predictions files only"
+        if not spark:
+            why = f"{options.scores}, which holds only the most probable labels of each row"
+            refuse(options, ("loss", "save"), why)
+        refuse(options, ("truth", "values", "keep"), why)
+        if options.out is None:
+            raise input_error(f"--out must be given with {why}.")
         result = calibrate_dataset(
-            options.scores, out, options.loss, executor=options.engine, **shared
+            options.scores, options.out, options.loss, executor=options.engine, **shared
         )
-        written = f"All rows written to {out}"
+        written = f"Wrote all rows to {options.out}."
     else:
         shared |= {"values": options.values, "truth": options.truth, "certain": options.certain}
         result = calibrate_file(options.scores, options.loss, layout=layout_of(options), **shared)
         kept = result.predictions if options.keep == "all" else result.predictions[result.held_out]
         if options.out is not None:
             kept.write(options.out)
-        written = f"{counted(len(kept), 'row')} written to {options.out}"
-        written += _fitted_note(options, result)
+        written = f"Wrote {counted(len(kept), 'row')} to {options.out}"
+        if options.keep == "judged":
+            written += f". Next: credibly evaluate {options.out}"
+        else:
+            written += (
+                f"; {len(result.fitted):,} of them were used for fitting. To evaluate the file, "
+                "write it with --keep judged, which leaves those out."
+            )
     if options.save is not None:
         result.pipeline.write(options.save)
     document = {"out": options.out, "save": options.save, **result.to_dict()}
     terminal.tell(options, document, lambda: _show(options, result, written))
 
 
-def _out_of_dataset(options: Options) -> str:
-    """Refuse options that Spark, or a file with only the most probable labels, does not support."""
-
-    given = [("apply", options.apply), ("truth", options.truth), ("as", options.values)]
-    given += [("keep", None if options.keep == "all" else options.keep)]
-    if options.engine == "spark":
-        why = "--engine spark, which reads predictions files only"
-    else:
-        why = f"{options.scores}, which holds only the most probable labels of each row"
-        given += [("loss", options.loss), ("save", options.save)]
-    for flag, value in given:
-        if value is not None:
-            raise input_error(f"--{flag} cannot be combined with {why}.")
-    if options.out is None:
-        raise input_error(f"--out must be given with {why}.")
-    return options.out
-
-
-def _apply(options: Options) -> None:
+def _apply(options: Options, path: str) -> None:
     from credibly.notebook import counted
     from credibly.workflows.calibrated_scores import apply_map, read_map
 
-    for name in ("loss", "save", "values"):
-        if getattr(options, name) is not None:
-            flag = "as" if name == "values" else name
-            raise input_error(
-                f"--{flag} cannot be combined with --apply, because the map stores it."
-            )
-    assert options.apply is not None
+    refuse(options, ("loss", "save", "values"), "--apply, which applies a map as it is")
+    refuse(options, ("keep", "rows"), "--apply, which fits nothing")
+    if options.engine == "spark":
+        raise input_error("--apply cannot be combined with --engine spark; leave one out.")
     if options.out is None:
-        raise input_error("--out must be given with --apply: the predictions file to write.")
+        raise input_error("--apply needs --out, the predictions file to write.")
     predictions = apply_map(
-        read_map(options.apply),
+        read_map(path),
         options.scores,
         truth=options.truth,
         layout=layout_of(options),
@@ -157,17 +149,8 @@ def _apply(options: Options) -> None:
     predictions.write(options.out)
     terminal.tell(
         options,
-        {"out": options.out, "rows": len(predictions), "map": options.apply},
-        f"{counted(len(predictions), 'row')} written to {options.out}",
-    )
-
-
-def _fitted_note(options: Options, result: CalibratedScores) -> str:
-    if options.keep == "judged":
-        return f". Next: credibly evaluate {options.out}"
-    return (
-        f", {len(result.fitted):,} of them used for fitting. To evaluate the file, write it "
-        "with --keep judged, which leaves those out."
+        {"out": options.out, "rows": len(predictions), "map": path},
+        f"Wrote {counted(len(predictions), 'row')} to {options.out}.",
     )
 
 
@@ -179,7 +162,7 @@ def _show(options: Options, result: CalibratedScores, written: str) -> None:
     terminal.print_table(title, ["", *SHOWN], rows)
     if result.candidates:
         terminal.print_table(
-            f"log loss of each candidate, {len(result.fitted):,} rows, cross-validated",
+            f"cross-validated log loss on {counted(len(result.fitted), 'row')}",
             ["", "calibrator", "NLL", "above the lowest", "standard error"],
             [row for row in result.candidate_table() if row[2] < math.inf],
         )
@@ -188,6 +171,6 @@ def _show(options: Options, result: CalibratedScores, written: str) -> None:
         terminal.print_text(written)
     if options.save is not None:
         terminal.print_text(
-            f"Map written to {options.save}. Next: credibly calibrate FILE --apply "
+            f"Wrote the map to {options.save}. Next: credibly calibrate FILE --apply "
             f"{options.save} --out predictions.parquet"
         )

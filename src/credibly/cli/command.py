@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, NewType, NoReturn, TypeAlias
 from credibly import __version__
 from credibly.cli.terminal import safe_text, write
 from credibly.data.readers import KINDS, OPTIONS, SHARED, Option, all_readers
+from credibly.train.recipes import RECIPES, owners, type_hints
 from credibly.types import JsonObject
 
 if TYPE_CHECKING:
@@ -148,6 +149,11 @@ class Printed:
     json: bool = False
     quiet: bool = False
 
+    @property
+    def silent(self) -> bool:
+        """Return whether nothing but errors and the result is printed."""
+        return self.json or self.quiet
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Partial:
@@ -182,6 +188,13 @@ class Scanned(Partial, Printed):
     """
 
     engine: Literal["local", "spark"] = "local"
+
+
+def refuse(options: DataclassInstance, names: Sequence[str], why: str) -> None:
+    """Raise if one of these options has another value than its default."""
+    for each in flags_of(type(options)):
+        if each.name in names and getattr(options, each.name) != each.default:
+            raise input_error(f"{each.flag} cannot be combined with {why}.")
 
 
 def with_flags(
@@ -258,6 +271,47 @@ def _flags(options: Mapping[str, Option]) -> dict[str, tuple[type, JsonObject]]:
         )
         for name, each in options.items()
     }
+
+
+def with_recipe_options(own: type[object], leave_out: Sequence[str] = ()) -> OptionsType:
+    """Return the options of a command with a flag for every option of a recipe.
+
+    They are None by default, and grouped by the recipes that have them.
+    """
+    found = {
+        field.name: (field, type_hints(recipe)[field.name])
+        for recipe in RECIPES.values()
+        for field in dataclasses.fields(recipe)
+        if field.name not in leave_out
+    }
+    flags: dict[str, tuple[type, JsonObject]] = {}
+    for name in sorted(found, key=lambda each: (-len(owners(each)), _group(each))):
+        field, hint = found[name]
+        about = {"help": HELP.get(name, field.metadata["help"]), "group": _group(name)}
+        if field.default not in (None, False, ()) and "default" not in about["help"]:
+            about["help"] += f" (default: {field.default})"
+        flags[name] = (hint, {**about, "choices": field.metadata["choices"]})
+    probe = "train only the last layer, to its optimum, on features of a frozen network"
+    flags["probe"] = (bool, {"help": probe, "group": _group("max_length")})
+    return with_flags(own, "recipe", flags)
+
+
+HELP = {
+    "model": "linear, mlp, forest, boosting, tfidf, cnn, timm:NAME …; see docs/guide/training.md. "
+    "auto: for features, the best of several models; for images and texts, their usual model "
+    "(default: auto)",
+    "select": "metric of the held-out rows that chooses the epoch or the penalty; last keeps the "
+    "last epoch (default: nll)",
+}
+"""Help texts of options that mean more than one thing."""
+
+
+def _group(name: str) -> str:
+    """Return the title of a group of flags: the recipes that have the option."""
+    having = owners(name)
+    if name == "model" or len(having) == len(RECIPES):
+        return "every recipe"
+    return f"recipe {', '.join(having)}"
 
 
 def build_parser(

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from credibly.cli.command import Printed, given, option, with_reader_options
+from credibly.cli.command import Printed, given, option, with_reader_options, with_recipe_options
 from credibly.cli.terminal import cell, print_json, print_table, print_text, progress
-from credibly.cli.train import check_library, data_options, with_recipe_options
+from credibly.cli.train import check_library, data_options
 
 if TYPE_CHECKING:
     from credibly.workflows.comparison import Comparison

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from credibly.cli.command import Printed, option
 from credibly.cli.terminal import print_json, print_text, progress
-from credibly.types import JsonObject
 
 if TYPE_CHECKING:
     from credibly.data import Data
@@ -81,12 +80,14 @@ def run(options: Options) -> None:
     from credibly import data
     from credibly.app import report
     from credibly.cli.compare import show
+    from credibly.cli.search import show as show_answer
+    from credibly.retrieve import search
     from credibly.workflows import compare
 
     start = time.monotonic()
     scenery = {"n": options.rows, "clutter": CLUTTER}
     scenes = data.load("digits", seed=options.seed, **scenery)
-    if not options.json:
+    if not options.silent:
         sizes = {name: len(scenes.part(name)) for name in ("train", "calibration", "test")}
         print_text(
             OPENING.format(
@@ -97,7 +98,7 @@ def run(options: Options) -> None:
                 epochs=options.epochs,
             )
         )
-    with progress("training", total=len(LOSSES), quiet=options.quiet or options.json) as advance:
+    with progress("training", total=len(LOSSES), quiet=options.silent) as advance:
         results = compare(
             "digits",
             options.out,
@@ -111,23 +112,26 @@ def run(options: Options) -> None:
         )
     runs = Path(options.out) / "runs"
     files = {loss: runs / f"{loss}-seed0" / "predictions.parquet" for loss in LOSSES}
-    best = min(LOSSES, key=lambda loss: results.losses[loss]["NLL"]["mean"])
-    found = searched(files[best])
+    best = files[min(LOSSES, key=lambda loss: results.losses[loss]["NLL"]["mean"])]
+    answer = search(best, QUERY, top=5)
     page = Path(options.out) / "report.html"
     report.write(list(files.values()), page, names=list(files), resamples=100)
-    pictures = write_images(scenes.part("test"), Path(options.out) / "images")
+    images = write_images(scenes.part("test"), Path(options.out) / "images")
     if options.json:
-        print_json({**results.to_dict(), "search": found, "report": str(page)})
-        return
+        found = {"search": answer.to_dict(), "report": str(page)}
+        return print_json({**results.to_dict(), **found})
+    if options.quiet:
+        return None
     show(results, COLUMNS)
     wrong = results.losses["asl"]["ACE, sigmoid"]["mean"]
     words = {"sigmoid": f"{wrong:.2f}", "size": results.average_size, "query": QUERY}
     print_text("\n" + EXPLANATION.format(**words))
-    print_text(found_text(found))
+    show_answer(answer)
     print_text(
-        NEXT.format(report=page, predictions=files[best], images=pictures, query=QUERY)
-        + f"\n{time.monotonic() - start:.0f} seconds in all."
+        NEXT.format(report=page, predictions=best, images=images, query=QUERY)
+        + f"\nThe demo took {time.monotonic() - start:.0f} seconds."
     )
+    return None
 
 
 def recipe(options: Options) -> Network:
@@ -161,32 +165,3 @@ def write_images(scenes: Data, folder: Path) -> Path:
             with atomic_path(target) as beside:
                 larger.save(beside, format="png")
     return folder
-
-
-def searched(path: Path) -> JsonObject:
-    """Run the query of the demo on one predictions file."""
-    from credibly.retrieve import search
-
-    answer = search(path, QUERY, top=5)
-    rows = [
-        {"id": hit.id, "probability": hit.probability, "truth": hit.truth} for hit in answer.hits
-    ]
-    return {
-        "query": QUERY,
-        "hits": rows,
-        "expected_hits": answer.expected_hits,
-        "known_hits": answer.known_hits,
-    }
-
-
-def found_text(found: JsonObject) -> str:
-    """Return the result of the search in words."""
-    lines = [
-        f"Search for a 3 and a 7 but no 1, {found['query']}, in the run with the lowest NLL: "
-        f"{found['expected_hits']:.0f} hits expected, {found['known_hits']} real. First:"
-    ]
-    said = {True: "right", False: "wrong", None: ""}
-    lines += [
-        f"  {hit['id']}  {hit['probability']:.0%}  {said[hit['truth']]}" for hit in found["hits"]
-    ]
-    return "\n".join(lines) + "\n"

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from credibly.cli import terminal
-from credibly.cli.command import File, Scanned, input_error, option
+from credibly.cli.command import File, Scanned, option
 from credibly.cli.terminal import cell
 
 if TYPE_CHECKING:
-    from credibly.retrieve import Joint
-    from credibly.types import Array
     from credibly.workflows.evaluation import Evaluation
 
 
@@ -59,25 +58,28 @@ class Options(Scanned):
 
 
 def run(options: Options) -> None:
+    from credibly.retrieve.joint.model_selection import joint_from
     from credibly.workflows.evaluation import evaluate_all
 
-    quiet = options.quiet or options.json
+    joint = None
+    if options.joint_from is not None:
+        others = options.predictions
+        joint = joint_from(options.joint_from, others=others, partial=options.partial)
     results = evaluate_all(
         options.predictions,
-        progress=lambda name: terminal.progress(name, total=1, quiet=quiet),
+        progress=lambda name: terminal.progress(name, total=1, quiet=options.silent),
         bins=options.bins,
         min_count=options.min_count,
         intervals=options.intervals,
         seed=options.seed,
         partial=options.partial,
-        joint=_joint(options),
+        joint=joint,
         executor=options.engine,
     )
     if options.json:
         documents = [each.to_dict(by_label=options.by_label) for each in results]
-        terminal.print_json({"files": documents})
-        return
-    names = _short_names(results)
+        return terminal.print_json({"files": documents})
+    names = _short_names([each.path for each in results])
     terminal.print_table("", ["", *names], _rows(results, options.papers))
     if any(math.isnan(each.numbers.get("ACE", 0.0)) for each in results):
         terminal.print_text(
@@ -85,86 +87,63 @@ def run(options: Options) -> None:
         )
     for name, each in zip(names, results, strict=True):
         if options.by_label:
-            terminal.print_table(name, ["label", *each.by_label], _report(each))
+            terminal.print_table(name, ["label", *each.by_label], _by_label(each))
         if each.joint is not None:
-            rows = [
-                [first, second, f"{expected:.1f}", real]
-                for first, second, expected, real in each.joint.pairs_missed(10)
-            ]
-            columns = ["label", "and", "rows expected", "real"]
-            terminal.print_text(
-                f"{name}: pairs of labels with the largest difference between expected and real "
-                "counts"
-            )
-            terminal.print_table("", columns, rows)
+            title = f"{name}: pairs of labels whose expected and real counts differ most"
+            rows = each.joint.pairs_missed(10)
+            terminal.print_table(title, ["label", "and", "rows expected", "real"], rows)
         if without := each.labels_without_truth:
             listed = ", ".join(without[:5]) + (", …" if len(without) > 5 else "")
             terminal.print_text(
-                f"{each.path}: {len(without)} of {len(each.labels)} labels have no known row "
-                f"and are left out of their means: {listed}"
+                f"{each.path}: {len(without)} of {len(each.labels)} labels have no known truth, "
+                f"so no mean counts them: {listed}"
             )
+    return None
 
 
-def _joint(options: Options) -> Joint | None:
-    from credibly.retrieve.joint.model_selection import joint_from
-
-    if options.joint_from is None:
-        return None
-    if options.joint_from in options.predictions:
-        raise input_error(
-            "`--joint-from` must hold other rows than the evaluated file; got "
-            f"{options.joint_from}."
-        )
-    return joint_from(options.joint_from, partial=options.partial)
+def _interval(value: object, ends: Sequence[float] | None) -> str:
+    limits = "" if ends is None else f" [{cell(ends[0])}, {cell(ends[1])}]"
+    return cell(value) + (limits if cell(value) != "–" else "")
 
 
-def _report(result: Evaluation) -> list[list[object]]:
+def _by_label(result: Evaluation) -> list[list[object]]:
     """Return one row per label, their mean, and one of the entries of all labels together."""
     import numpy as np
 
-    def shown(name: str, column: Array) -> list[object]:
-        if name not in result.label_intervals:
-            return column.tolist()
-        limits = zip(column.tolist(), *result.label_intervals[name], strict=True)
-        return [
-            "–" if math.isnan(at) else f"{cell(at)} [{cell(low)}, {cell(high)}]"
-            for at, low, high in limits
-        ]
-
-    columns = [shown(name, column) for name, column in result.by_label.items()]
-    rows = [list(row) for row in zip(result.labels, *columns, strict=True)]
-    micro = [result.micro.get(name) for name in result.by_label]
-    means = [np.nanmean(a) if np.isfinite(a).any() else np.nan for a in result.by_label.values()]
-    means[0] = int(result.by_label["known"].sum())
-    return [*rows, ["mean over labels", *means], ["all entries", *micro]] if columns else rows
+    rows: list[list[object]] = [[name] for name in result.labels]
+    means: list[object] = ["mean over labels"]
+    micro: list[object] = ["all entries"]
+    for name, column in result.by_label.items():
+        ends = zip(*result.label_intervals.get(name, ()), strict=True)
+        for row, value in zip(rows, column.tolist(), strict=True):
+            row.append(_interval(value, next(ends, None)))
+        finite = column[np.isfinite(column)]
+        mean = finite.mean() if len(finite) else None
+        means.append(int(column.sum()) if name == "known" else mean)
+        micro.append(result.micro.get(name))
+    return [*rows, means, micro] if result.by_label else rows
 
 
-def _rows(results: list[Evaluation], papers: bool) -> list[list[object]]:
+def _rows(results: Sequence[Evaluation], papers: bool) -> list[list[object]]:
     shown = [each.shown(papers=papers) for each in results]
-    names = list(dict.fromkeys(name for each in shown for name in each))
+    names = dict.fromkeys(name for each in shown for name in each)
     rows: list[list[object]] = [
         ["rows", *(each.rows for each in results)],
         ["labels", *(len(each.labels) for each in results)],
     ]
     for name in names:
-        row: list[object] = [name]
-        for each in results:
-            text = cell(each.numbers.get(name))
-            if name in each.intervals:
-                low, high = each.intervals[name]
-                text += f" [{cell(low)}, {cell(high)}]"
-            row.append(text)
-        rows.append(row)
+        values = [_interval(x.numbers.get(name), x.intervals.get(name)) for x in results]
+        rows.append([name, *values])
     return rows
 
 
-def _short_names(results: list[Evaluation]) -> list[str]:
+def _short_names(paths: Sequence[str]) -> list[str]:
     """Return file names with as many folders above them as it takes to tell the files apart."""
     from pathlib import Path
 
-    parts = [Path(each.path).parts for each in results]
+    parts = [Path(path).parts for path in paths]
     for length in range(1, max(map(len, parts)) + 1):
         names = ["/".join(each[-length:]) for each in parts]
         if len(set(names)) == len(names):
             return names
-    return [f"{each.path} ({place})" for place, each in enumerate(results, start=1)]
+    return [f"{path} ({place})" for place, path in enumerate(paths, start=1)]

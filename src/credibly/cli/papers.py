@@ -6,9 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from credibly.cli.command import Printed, given, input_error, option, with_reader_options
-from credibly.cli.terminal import print_json, print_table, print_text, progress
-from credibly.cli.train import with_recipe_options
+from credibly.cli.command import (
+    Printed,
+    given,
+    input_error,
+    option,
+    with_reader_options,
+    with_recipe_options,
+)
+from credibly.cli.terminal import print_json, print_table, print_text, progress, tell
 from credibly.types import JsonObject
 
 if TYPE_CHECKING:
@@ -69,28 +75,33 @@ def run(options: PaperOptions) -> None:
     if options.paper is not None:
         choice("paper", options.paper, tuple(PAPERS))
     if options.checkpoint is not None:
-        if options.out is None:
-            raise input_error("`checkpoint` needs `out`, the .safetensors file to write.")
-        from credibly.papers.checkpoints import convert_checkpoint
-
-        names = convert_checkpoint(options.checkpoint, options.out)
-        print_text(f"Wrote {len(names)} tensors to {options.out}. Next: --weights {options.out}.")
-        return
+        return _convert(options.checkpoint, options)
     if options.preset is not None:
         return _show_preset(options.preset, options.json)
-    if options.table is not None and options.paper is not None:
-        return _show_table(options, options.paper)
+    if options.table is not None:
+        return _show_table(options, options.table)
+    modules = {name: getattr(papers, module) for name, module in PAPERS.items()}
+    columns = ["paper", "title", "tables", "presets"]
     rows = [
         [name, module.TITLE, ", ".join(module.TABLES), ", ".join(module.PRESETS)]
-        for name, module in ((name, getattr(papers, where)) for name, where in PAPERS.items())
+        for name, module in modules.items()
         if options.paper in (None, name)
     ]
-    columns = ["paper", "title", "tables", "presets"]
     if options.json:
-        print_json({"papers": [dict(zip(columns, row, strict=True)) for row in rows]})
-        return
-    print_table("papers", columns, rows)
-    print_text("Next: credibly papers PAPER --table NUMBER, credibly papers --preset NAME.")
+        return print_json({"papers": [dict(zip(columns, row, strict=True)) for row in rows]})
+    print_table("", columns, rows)
+    print_text("Next: credibly papers PAPER --table NUMBER, or credibly papers --preset NAME.")
+    return None
+
+
+def _convert(checkpoint: str, options: PaperOptions) -> None:
+    from credibly.papers.checkpoints import convert_checkpoint
+
+    if options.out is None:
+        raise input_error("--checkpoint needs --out, the .safetensors file to write.")
+    tensors = len(convert_checkpoint(checkpoint, options.out))
+    text = f"Wrote {tensors:,} tensors to {options.out}. Next: --weights {options.out}"
+    tell(options, {"out": options.out, "tensors": tensors}, text)
 
 
 def _show_preset(name: str, as_json: bool) -> None:
@@ -108,47 +119,43 @@ def _show_preset(name: str, as_json: bool) -> None:
         print_table(name, ["the paper", "settings"], rows)
 
 
-def _show_table(options: PaperOptions, paper: str) -> None:
+def _show_table(options: PaperOptions, number: str) -> None:
     from credibly import papers
     from credibly.papers.tables import beside_printed, find, row_runs, train_rows
 
-    module = getattr(papers, PAPERS[paper])
-    table: Table = find(module.TABLES, str(options.table), paper)
-    if options.run and (options.data is None or options.out is None):
-        raise input_error("`run` needs `data` and `out`.")
+    data, out, paper = options.data, options.out, options.paper
+    if paper is None:
+        raise input_error("--table needs the name of a paper; see `credibly papers`.")
+    if options.run and (data is None or out is None):
+        raise input_error("--run needs --data and --out.")
+    table: Table = find(getattr(papers, PAPERS[paper]).TABLES, number, paper)
     shown: list[JsonObject] = []
-    for block in table.blocks if options.data is None else table.blocks_for(options.data):
+    for block in table.blocks if data is None else table.blocks_for(data):
         runs: list[RowRun] = []
-        if options.data is not None and options.out is not None:
+        if data is not None and out is not None:
             runs = row_runs(
-                *(table, block, papers.preset(block.preset), options.data, Path(options.out)),
+                *(table, block, papers.preset(block.preset), data, Path(out)),
                 seeds=options.seeds,
                 settings=given(options, "recipe"),  # pyright: ignore[reportArgumentType]
                 data=given(options, "reader"),  # pyright: ignore[reportArgumentType]
             )
         if options.run:
             left = sum(each.metrics() is None for each in runs)
-            with progress(f"training {block.name}", total=left, quiet=options.quiet) as advance:
-                train_rows(options.data or "", block, runs, advance)
+            with progress(f"training {block.name}", total=left, quiet=options.silent) as advance:
+                train_rows(data or "", block, runs, advance)
         shown += beside_printed(table, block, runs)
     if options.json:
-        print_json({"rows": shown})
-        return
+        return print_json({"rows": shown})
     columns = ["", "data", "runs", *table.columns]
-    print_table(
-        f"{paper}, table {options.table}: {table.caption}; % of ours (printed)",
-        columns,
-        [[row["method"], row["block"], row["runs"], *row["cells"]] for row in shown],
-    )
+    title = f"{paper}, table {number}: {table.caption}; % of ours (printed)"
+    rows = [[row["method"], row["block"], row["runs"], *row["cells"]] for row in shown]
+    print_table(title, columns, rows)
     if table.note:
         print_text(table.note)
-    if (
-        options.data is not None
-        and table.blocks_for(options.data)[0].data != (options.data.partition(":")[0])
-    ):
+    if data is not None and table.blocks_for(data)[0].data != data.partition(":")[0]:
         print_text(
-            f"{options.data} is not the data set of the paper. Compare the order of the methods, "
-            "not the numbers."
+            f"{data} is not the data set of the paper. Compare the order of the methods, not the "
+            "numbers."
         )
     remaining = [f"{row['method']} ({row['block']})" for row in shown if not row["runs"]]
     if remaining:
@@ -156,3 +163,4 @@ def _show_table(options: PaperOptions, paper: str) -> None:
             f"{len(remaining)} of {len(shown)} rows have no run: {', '.join(remaining)}. Add "
             "--data, --out and --run to train them."
         )
+    return None

@@ -46,10 +46,12 @@ def run(options: Options) -> None:
         )
     texts = None
     if options.texts:
-        from credibly.cli.search import texts_of
+        from credibly.data.loading import load_texts
+        from credibly.predictions import Predictions
 
-        texts = texts_of(options.predictions[0], options.texts, options.text)
-    with progress(options.out, total=1, quiet=options.quiet or options.json) as advance:
+        labels = Predictions.scan(options.predictions[0], partial=options.partial).labels
+        texts = load_texts(options.texts, labels, text=options.text)
+    with progress(options.out, total=1, quiet=options.silent) as advance:
         page = report.write(
             options.predictions,
             options.out,

@@ -9,12 +9,10 @@ from credibly.cli import terminal
 from credibly.cli.command import File, Scanned, input_error, option
 
 if TYPE_CHECKING:
-    from credibly.predictions import Predictions
-    from credibly.review import Review
     from credibly.review.issues import LabelIssues
 
 ENDINGS = {"csv": ".csv", "label-studio": ".json", "fiftyone": ".json"}
-MOST_SHOWN = 20
+MAX_SHOWN = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,18 +62,17 @@ def run(options: Options) -> None:
     if options.out is not None:
         endings = (".parquet",) if options.reviews else (ENDINGS[options.format],)
         check_out(options.out, endings, inputs=inputs)
-    elif options.reviews is not None:
-        raise input_error("--out must be given with --reviews: the predictions file to write.")
-    if options.reviews is not None:
-        from credibly.predictions import Predictions
-
-        return _apply(options, Predictions.read(options.predictions, partial=options.partial))
-    return _review(options)
+    if options.reviews is None:
+        _review(options)
+    elif options.out is None:
+        raise input_error("--reviews needs --out, the predictions file to write.")
+    else:
+        _apply(options, options.reviews, options.out)
 
 
 def _review(options: Options) -> None:
     from credibly.checks import nearest
-    from credibly.review import label_issues
+    from credibly.review import fiftyone, label_issues, label_studio
     from credibly.review.noise_model import KINDS
 
     for kind in options.kinds:
@@ -90,76 +87,57 @@ def _review(options: Options) -> None:
         partial=options.partial,
         executor=options.engine,
     )
-    if options.out is not None:
-        _write(options, issues)
+    if options.out is not None and options.format == "csv":
+        issues.write(options.out)
+    elif options.out is not None and options.format == "fiftyone":
+        fiftyone.write_labels(issues, options.out)
+    elif options.out is not None:
+        label_studio.write_tasks(issues, options.out, root=options.root, suffix=options.suffix)
     terminal.tell(options, {"out": options.out, **issues.to_dict()}, lambda: _show(options, issues))
 
 
-def _write(options: Options, issues: LabelIssues) -> None:
-    assert options.out is not None
+def _apply(options: Options, path: str, out: str) -> None:
+    from credibly import review
+    from credibly.predictions import Predictions
+
+    predictions = Predictions.read(options.predictions, partial=options.partial)
     if options.format == "csv":
-        issues.write(options.out)
+        reviews = review.read_reviews(path)
     elif options.format == "label-studio":
-        from credibly.review import label_studio
-
-        label_studio.write_tasks(issues, options.out, root=options.root, suffix=options.suffix)
+        reviews = review.label_studio.read_reviews(path)
+    elif options.queue is None:
+        raise input_error("--format fiftyone with --reviews needs --queue, the queue as CSV.")
     else:
-        from credibly.review import fiftyone
-
-        fiftyone.write_labels(issues, options.out)
-
-
-def _apply(options: Options, predictions: Predictions) -> None:
-    from credibly.review import apply_reviews
-
-    reviews = _reviews(options)
-    corrected = apply_reviews(predictions, reviews)
-    changed = len(reviews)
-    if predictions.targets is not None and corrected.targets is not None:
-        changed = int((predictions.targets != corrected.targets).sum())
-    assert options.out is not None
-    corrected.write(options.out)
+        reviews = review.fiftyone.read_reviews(path, review.read_queue(options.queue))
+    corrected = review.apply_reviews(predictions, reviews)
+    before, after = predictions.targets, corrected.targets
+    changed = len(reviews) if before is None else int((before != after).sum())
+    corrected.write(out)
     terminal.tell(
         options,
-        {"out": options.out, "reviews": len(reviews), "changed": changed},
-        f"{len(reviews):,} decisions, of which {changed:,} change the truth, written to "
-        f"{options.out}",
+        {"out": out, "reviews": len(reviews), "changed": changed},
+        f"Wrote {out}: {len(reviews):,} decisions, {changed:,} of which change the truth.",
     )
-
-
-def _reviews(options: Options) -> list[Review]:
-    from credibly.review import read_queue, read_reviews
-
-    assert options.reviews is not None
-    if options.format == "label-studio":
-        from credibly.review import label_studio
-
-        return label_studio.read_reviews(options.reviews)
-    if options.format == "fiftyone":
-        from credibly.review import fiftyone
-
-        if options.queue is None:
-            raise input_error("--format fiftyone with --reviews needs --queue, the queue as CSV.")
-        return fiftyone.read_reviews(options.reviews, read_queue(options.queue))
-    return read_reviews(options.reviews)
 
 
 def _show(options: Options, issues: LabelIssues) -> None:
     from credibly.notebook import counted
 
-    shown = issues.issues[:MOST_SHOWN]
-    rows = [
-        [each.id, each.label, each.kind, each.given, each.probability, each.error_probability]
-        for each in shown
-    ]
-    columns = ["id", "label", "kind", "truth", "probability", "error probability"]
-    terminal.print_text(
-        f"{issues.wrong:,} {'label is' if issues.wrong == 1 else 'labels are'} probably wrong."
+    number = "label is" if issues.wrong == 1 else "labels are"
+    terminal.print_text(f"{issues.wrong:,} {number} probably wrong.")
+    terminal.print_records(
+        f"first {min(len(issues), MAX_SHOWN)} of {counted(len(issues), 'label')} to review",
+        {
+            "id": "id",
+            "label": "label",
+            "kind": "kind",
+            "truth": "given",
+            "probability": "probability",
+            "error probability": "error_probability",
+        },
+        [vars(each) for each in issues.issues[:MAX_SHOWN]],
     )
-    if shown:
-        title = f"the first {len(shown)} of {counted(len(issues), 'label')} to review"
-        terminal.print_table(title, columns, rows)
-    worst = sorted(issues.errors, key=lambda each: -each.expected)[:MOST_SHOWN]
+    worst = sorted(issues.errors, key=lambda each: -each.expected)[:MAX_SHOWN]
     if worst:
         rows = [
             [each.label, each.known, f"{each.expected:.1f}", f"{each.low:.1f} – {each.high:.1f}"]
@@ -170,9 +148,9 @@ def _show(options: Options, issues: LabelIssues) -> None:
     if issues.total is not None:
         total = issues.total
         terminal.print_text(
-            f"About {total.expected:,.1f} of {total.known:,} known labels are estimated to be "
-            f"wrong ({total.low:,.1f} to {total.high:,.1f}, 95 %). Mistakes of the model count "
-            "too: to check the estimate, review a random sample."
+            f"Estimate: {total.expected:,.1f} of {total.known:,} known labels are wrong (95 %: "
+            f"{total.low:,.1f} to {total.high:,.1f}). The estimate also counts mistakes of the "
+            "model. To check it, review a random sample."
         )
     if options.out is not None:
-        terminal.print_text(f"{counted(len(issues), 'label')} written to {options.out}")
+        terminal.print_text(f"Wrote {counted(len(issues), 'label')} to {options.out}.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -12,10 +11,7 @@ from credibly.cli.command import File, Scanned, WithTexts, input_error, option
 if TYPE_CHECKING:
     from credibly.retrieve import Joint
     from credibly.retrieve.answer import Answer
-    from credibly.retrieve.joint.pairs import Together
-
-_MOST_ROWS = 100_000
-
+    from credibly.types import JsonObject
 
 SHOWN = 80
 """Characters of a text in a table."""
@@ -47,7 +43,7 @@ class Options(WithTexts, Scanned):
             PREDICTIONS)
         also: also list this many labels that often appear with the query
         images: folder of the images; ids are their names
-        explain: also print the conditions and the SQL
+        explain: also print the SQL
     """
 
     predictions: str = option(positional=True)
@@ -82,28 +78,29 @@ def _search(options: Options) -> None:
     if options.images:
         answer = answer.with_images(options.images)
     if options.texts:
-        answer = answer.with_texts(texts_of(options.predictions, options.texts, options.text))
-    if options.json:
-        document = answer.to_dict()
-        if options.explain:
-            document["sql"] = list(answer.sql)
-        if options.also:
-            document["also"] = [
-                {**asdict(each), "lift": each.lift} for each in _together(options, joint)
-            ]
-        terminal.print_json(document)
-        return
-    if answer.hits:
-        _print_hits(answer)
-    _print_summary(answer, joint)
+        from credibly.data.loading import load_texts
+        from credibly.predictions import Predictions
+
+        labels = Predictions.scan(options.predictions, partial=options.partial).labels
+        texts = load_texts(options.texts, labels, text=options.text)
+        answer = answer.with_texts(texts if options.json else {k: _start(texts[k]) for k in texts})
+    also = []
     if options.also:
-        _print_together(_together(options, joint))
+        from credibly.retrieve.joint.pairs import often_together
+
+        also = often_together(options.predictions, options.query, joint, partial=options.partial)
+        also = [{**asdict(each), "lift": each.lift} for each in also[: options.also]]
+    if not options.json:
+        return _show(options, answer, also)
+    document = answer.to_dict()
     if options.explain:
-        _print_explanation(answer)
+        document["sql"] = list(answer.sql)
+    if options.also:
+        document["also"] = also
+    return terminal.print_json(document)
 
 
 def _joint(options: Options) -> Joint | None:
-    import sys
     from pathlib import Path
 
     from credibly.retrieve.joint.model_selection import joint_from
@@ -113,66 +110,13 @@ def _joint(options: Options) -> Joint | None:
             raise input_error("`--joint-from` must come with `--joint`; add it.")
         return None
     beside = Path(options.predictions + ".joint.json")
-    source = Path(options.joint_from or (beside if beside.exists() else options.predictions))
-    own = source == Path(options.predictions)
-    joint = joint_from(source, partial=options.partial)
-    if own and not options.quiet:
-        print(
-            f"credibly search: the joint model was fitted on the truth of {source} itself, so its "
-            "expected hits look better there than on new rows. Give other rows with --joint-from.",
-            file=sys.stderr,
+    source = options.joint_from or (beside if beside.exists() else options.predictions)
+    if Path(source) == Path(options.predictions) and not options.quiet:
+        terminal.complain(
+            f"credibly search: warning: the joint model is fitted on the truth of {source} itself. "
+            "Its expected hits look better here than on new rows. Give other rows: --joint-from."
         )
-    return joint
-
-
-def _together(options: Options, joint: Joint | None) -> list[Together]:
-    """Return the labels most probable given the query, over all rows (at most 100,000, drawn)."""
-    import numpy as np
-
-    from credibly.predictions import Predictions
-    from credibly.retrieve.joint.pairs import seen_together
-
-    scan = Predictions.scan(options.predictions, partial=options.partial)
-    rows = None
-    if scan.num_rows > _MOST_ROWS:
-        rows = np.sort(np.random.default_rng(0).choice(scan.num_rows, _MOST_ROWS, replace=False))
-    scan.check_dense("`--also`")
-    read = scan.read(rows=rows)
-    listed = seen_together(
-        options.query, read.probabilities, read.labels, joint=joint, targets=read.targets
-    )
-    return listed[: options.also]
-
-
-def _print_together(listed: list[Together]) -> None:
-    columns = ["given the query, also", "probability", "in any row", "times"]
-    rows: list[list[object]] = [
-        [each.label, _shown(each.share), _shown(each.overall), f"{each.lift:.2f}"]
-        for each in listed
-    ]
-    if any(each.known_real is not None for each in listed):
-        columns += ["expected", "real"]
-        for row, each in zip(rows, listed, strict=True):
-            row += [f"{each.known_expected:.1f}", each.known_real]
-    terminal.print_table("", columns, rows)
-
-
-def _print_hits(answer: Answer) -> None:
-    hits, said = answer.hits, {True: "hit", False: "no", None: "?"}
-    columns: dict[str, Sequence[object]] = {
-        "": range(1, len(hits) + 1),
-        "id": [hit.id for hit in hits],
-        "probability": [_shown(hit.probability) for hit in hits],
-    }
-    for name in hits[0].conditions:
-        columns[name] = [_shown(hit.conditions[name]) for hit in hits]
-    if any(hit.truth is not None for hit in hits):
-        columns["truth"] = [said[hit.truth] for hit in hits]
-    if any(hit.path is not None for hit in hits):
-        columns["path"] = [hit.path or "" for hit in hits]
-    if any(hit.text is not None for hit in hits):
-        columns["text"] = [_start(hit.text or "") for hit in hits]
-    terminal.print_table("", list(columns), list(zip(*columns.values(), strict=True)))
+    return joint_from(source, partial=options.partial)
 
 
 def _start(text: str) -> str:
@@ -181,39 +125,44 @@ def _start(text: str) -> str:
     return line if len(line) <= SHOWN else f"{line[: SHOWN - 1]}…"
 
 
-def texts_of(predictions: str, data: str, columns: tuple[str, ...] | None) -> dict[str, str]:
-    """Return the texts of rows by id, from the data of the predictions."""
-    from credibly.data.loading import load_texts
-    from credibly.predictions import Predictions
-
-    return load_texts(data, Predictions.scan(predictions).labels, text=columns)
+def _count(expected: float) -> str:
+    return f"{expected:.4g}" if expected < 1000 else f"{expected:,.0f}"
 
 
-def _print_summary(answer: Answer, joint: Joint | None) -> None:
+def show(answer: Answer) -> None:
+    """Print the best rows and the expected number of hits."""
     from credibly.notebook import counted
 
+    if answer.hits:
+        columns, rows = answer.table()
+        ranked = [[rank, *row] for rank, row in enumerate(rows, start=1)]
+        terminal.print_table("", ["", *columns], ranked)
+    found = f"{answer.query}: {_count(answer.expected_hits)} hits expected"
     if answer.contradiction:
-        terminal.print_text(f"{answer.query} contradicts itself: no row can satisfy it.")
-        return
-    how = "" if joint is None else ", labels taken together"
-    terminal.print_text(
-        f"{answer.query}: {_shown(answer.expected_hits)} hits expected in "
-        f"{counted(answer.rows, 'row')}{how}"
-    )
+        found = f"{answer.query} contradicts itself, so no row can match it"
+    text = f"{found} in {counted(answer.rows, 'row')}."
     if answer.known_rows:
-        terminal.print_text(
-            f"where the truth is known ({counted(answer.known_rows, 'row')}): "
-            f"{_shown(answer.known_expected)} expected, {answer.known_hits:,} real"
+        text += (
+            f" Where the truth is known ({counted(answer.known_rows, 'row')}): "
+            f"{_count(answer.known_expected or 0)} expected, {answer.known_hits:,} real."
         )
+    terminal.print_text(text)
 
 
-def _print_explanation(answer: Answer) -> None:
-    query = answer.query
-    terminal.print_text(f"\nwanted: {', '.join(query.wanted) or '—'}")
-    terminal.print_text(f"unwanted: {', '.join(query.unwanted) or '—'}")
-    terminal.print_text("\nThe ranking:\n" + answer.sql[0])
-    terminal.print_text("\nThe totals:\n" + answer.sql[1])
-
-
-def _shown(value: float | None) -> str:
-    return "—" if value is None else f"{value:.4g}"
+def _show(options: Options, answer: Answer, also: list[JsonObject]) -> None:
+    show(answer)
+    terminal.print_records(
+        "labels that appear with the query",
+        {
+            "label": "label",
+            "probability": "share",
+            "in any row": "overall",
+            "times": "lift",
+            "expected rows": "known_expected",
+            "real rows": "known_real",
+        },
+        also,
+    )
+    if options.explain:
+        sql = answer.sql or ("No SQL was run: the rows were read in batches.",)
+        terminal.print_text("\n" + "\n\n".join(sql))

@@ -28,6 +28,14 @@ RULES = (
     "apply",
 )
 COSTS = ("miss", "false-alarm", "review")
+NEEDS = {
+    "map": ("save",),
+    "min_precision": ("best_f",),
+    "joint_from": ("joint_coverage", "most_probable"),
+    "joint_coverage": ("joint_from",),
+    "most_probable": ("joint_from",),
+}
+"""Options that change nothing without another one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +119,7 @@ class Options(Scanned):
 def run(options: Options) -> None:
     from credibly.workflows import FitRows, write_sets
 
-    with terminal.progress("rows", quiet=options.quiet or options.json) as advance:
+    with terminal.progress("rows", quiet=options.silent) as advance:
         result = write_sets(
             options.predictions,
             _rule(options),
@@ -129,26 +137,22 @@ def run(options: Options) -> None:
 
 def _rule(options: Options) -> Decision | Pipeline:
     from credibly import decide
+    from credibly.pipeline import Pipeline
 
     values = {name: getattr(options, name) for name in RULES}
-    given = [name for name, value in values.items() if value is not None and value is not False]
-    if len(given) != 1:
-        flags = ", ".join("--" + name.replace("_", "-") for name in RULES)
-        got = " and ".join("--" + name.replace("_", "-") for name in given) or "none"
-        raise input_error(f"exactly one of {flags} must be given; got {got}.")
-    if options.map is not None and options.save is None:
-        raise input_error("--map needs --save FILE, which stores map and rule together.")
-    if options.min_precision is not None and given != ["best_f"]:
-        raise input_error("--min-precision needs --best-f; give both or neither.")
-    if given[0] in ("joint_coverage", "most_probable"):
-        if options.save is not None:
-            raise input_error("--save cannot store rules that use joint probabilities.")
-        return _joint_rule(options)
-    if given[0] == "apply":
-        return _stored_rule(options)
-    if options.joint_from is not None:
-        raise input_error("--joint-from needs --joint-coverage or --most-probable; add one.")
-    makers: dict[str, Callable[[Any], Decision]] = {
+    values = {
+        name: value for name, value in values.items() if not (value is None or value is False)
+    }
+    if len(values) != 1:
+        got = " and ".join(map(_flag, values)) or "none"
+        raise input_error(f"give exactly one of {', '.join(map(_flag, RULES))}; got {got}.")
+    ((name, value),) = values.items()
+    for other, needed in NEEDS.items():
+        if getattr(options, other) and not any(getattr(options, x) for x in needed):
+            raise input_error(f"{_flag(other)} needs {' or '.join(map(_flag, needed))}; add it.")
+    if options.save is not None and name in ("apply", "joint_coverage", "most_probable"):
+        raise input_error(f"--save stores a rule that is fitted here; {_flag(name)} fits none.")
+    makers: dict[str, Callable[[Any], Decision | Pipeline]] = {
         "average_size": lambda size: decide.AverageSize(size, _guarantee(options, "expected")),
         "recall": lambda share: decide.Recall(share, _guarantee(options, "expected"), options.per),
         "precision": lambda share: decide.Precision(
@@ -159,46 +163,61 @@ def _rule(options: Options) -> Decision | Pipeline:
         "cost": _cost,
         "top_k": decide.TopK,
         "coverage": decide.Coverage,
+        "apply": Pipeline.read,
     }
-    return makers[given[0]](getattr(options, given[0]))
+    return makers.get(name, lambda _: _joint_rule(options))(value)
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
 
 
 def _threshold(text: str) -> Decision:
     from credibly.decide import Threshold
 
-    default, by_label = _assignments("--threshold", text)
+    by_label = _numbers("--threshold", text)
+    default = by_label.pop("", 0.5)
     return Threshold(by_label, default) if by_label else Threshold(default)
 
 
-def _stored_rule(options: Options) -> Pipeline:
-    from credibly.pipeline import Pipeline
+def _cost(text: str) -> Decision:
+    from credibly.checks import nearest
+    from credibly.decide import Cost
 
-    if options.fit_on is not None or options.save is not None:
-        raise input_error("--apply does not fit a rule; leave out --fit-on and --save.")
-    stored = Pipeline.read(str(options.apply))
-    if stored.decision is None or stored.labels is None:
-        raise input_error(
-            f"{options.apply} must hold a rule and the names of its labels. Write it with "
-            "`credibly sets … --save FILE`."
-        )
-    return stored
+    costs = {name.replace("_", "-"): value for name, value in _numbers("--cost", text).items()}
+    for name in costs:
+        if name not in COSTS:
+            raise input_error(f"--cost has no entry {name!r}. {nearest(name, COSTS)}")
+    if "miss" not in costs:
+        raise input_error(f"--cost must name the cost of a miss, as in miss=5; got {text!r}.")
+    return Cost(**{name.replace("-", "_"): value for name, value in costs.items()})
+
+
+def _numbers(flag: str, text: str) -> dict[str, float]:
+    """Return the numbers of ``0.5,cat=0.3`` by name; the name of a plain number is empty.
+
+    Names with a comma are quoted as in CSV: ``0.5,"salt, pepper=0.3"``.
+    """
+    import csv
+
+    found = {}
+    for part in next(csv.reader([text], skipinitialspace=True), []):
+        name, _, number = part.rpartition("=")
+        try:
+            found[name.strip()] = float(number)
+        except ValueError:
+            raise input_error(
+                f"{flag} must be numbers, or NAME=NUMBER separated by commas; got {part!r}."
+            ) from None
+    return found
 
 
 def _joint_rule(options: Options) -> Decision:
     from credibly.retrieve.joint.label_sets import JointCoverage, MostProbableSet
     from credibly.retrieve.joint.model_selection import joint_from
 
-    if options.joint_from is None:
-        raise input_error(
-            "--joint-coverage and --most-probable need a joint model. Give --joint-from FILE "
-            "with held-out predictions, or the .json file that `credibly joint fit` wrote."
-        )
-    if options.joint_from in (options.predictions, options.fit_on):
-        raise input_error(
-            "--joint-from must hold other rows than PREDICTIONS and --fit-on; got "
-            f"{options.joint_from}."
-        )
-    joint = joint_from(options.joint_from, partial=options.partial)
+    others = (options.predictions, options.fit_on)
+    joint = joint_from(str(options.joint_from), others=others, partial=options.partial)
     if options.joint_coverage is None:
         return MostProbableSet(joint)
     return JointCoverage(joint, options.joint_coverage)
@@ -218,68 +237,27 @@ def _guarantee(options: Options, usual: str) -> Any:
         ) from None
 
 
-def _assignments(flag: str, text: str) -> tuple[float, dict[str, float]]:
-    """Return the plain number of ``0.5,cat=0.3`` (by default ½) and the named numbers.
-
-    Names with a comma are quoted as in CSV: ``0.5,"salt, pepper=0.3"``.
-    """
-    import csv
-
-    default, named = 0.5, {}
-    for part in next(csv.reader([text], skipinitialspace=True), []):
-        name, equals, number = part.rpartition("=")
-        try:
-            value = float(number)
-        except ValueError:
-            raise input_error(
-                f"{flag} must be numbers, or NAME=NUMBER separated by commas; got {part!r}."
-            ) from None
-        if equals:
-            named[name.strip()] = value
-        else:
-            default = value
-    return default, named
-
-
-def _cost(text: str) -> Decision:
-    from credibly.checks import nearest
-    from credibly.decide import Cost
-
-    _, costs = _assignments("--cost", text)
-    for name in costs:
-        if name.replace("_", "-") not in COSTS:
-            raise input_error(f"--cost has no entry {name!r}. {nearest(name, COSTS)}")
-    costs = {name.replace("-", "_"): value for name, value in costs.items()}
-    if "miss" not in costs:
-        raise input_error(f"--cost must name the cost of a miss, as in miss=5; got {text!r}.")
-    return Cost(**costs)
-
-
 def _show(result: WrittenSets) -> None:
     from credibly.notebook import counted
 
     terminal.print_text(f"{result.decision.statement} {result.decision.assumption}".strip())
-    names = {"rows": result.held_out_rows, **result.numbers}
-    columns = ["rows not used for fitting", ""]
-    terminal.print_table("", columns, [[name, value] for name, value in names.items()])
+    numbers = {"rows": result.held_out_rows, **result.numbers}
+    terminal.print_table("", ["rows not used for fitting", ""], list(numbers.items()))
     sizes = list(result.sizes.items())
     if len(sizes) > 12:
         rest = sum(count for _, count in sizes[11:])
         sizes = [*sizes[:11], (f"{sizes[11][0]}–{sizes[-1][0]}", rest)]
-    terminal.print_table("", ["labels in the set", "rows"], [[str(k), v] for k, v in sizes])
-    for words, labels in (
-        ("every set", result.always_selected),
-        ("no set", result.never_selected),
-    ):
+    terminal.print_table("", ["labels in the set", "rows"], [(str(k), v) for k, v in sizes])
+    for sets, labels in ("every", result.always_selected), ("no", result.never_selected):
         if labels:
             listed = ", ".join(labels[:5]) + (", …" if len(labels) > 5 else "")
             terminal.print_text(
-                f"{counted(len(labels), 'label')} in {words}: too few known rows to do better: "
-                f"{listed}"
+                f"Too few known rows for a threshold, so {sets} set has "
+                f"{counted(len(labels), 'label')}: {listed}."
             )
-    limits = [[name, value] for name, value in result.thresholds.items()]
+    limits = list(result.thresholds.items())
     if limits:
         terminal.print_table("", ["label", "threshold"], limits[:20])
-        if len(limits) > 20:
-            terminal.print_text(f"{len(limits) - 20} more thresholds: --json or --save FILE")
-    terminal.print_text(f"{counted(result.rows, 'row')} written to {result.out}")
+    if len(limits) > 20:
+        terminal.print_text(f"{len(limits) - 20} more thresholds: see --json or --save FILE.")
+    terminal.print_text(f"Wrote {counted(result.rows, 'row')} to {result.out}.")

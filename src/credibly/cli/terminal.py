@@ -212,17 +212,35 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[obje
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(
-        title=Text(safe(title)) if title else None,
-        box=box.SIMPLE_HEAD if is_unicode() else box.ASCII2,
-        title_justify="left",
-    )
+    if title:  # apart from the table, which would wrap it to its own width
+        print_text(title)
+    table = Table(box=box.SIMPLE_HEAD if is_unicode() else box.ASCII2)
     for place, name in enumerate(columns):
         justify = "left" if place == 0 else "right"
         table.add_column(Text(safe(name)), justify=justify, overflow="fold")
     for row in rows:
         table.add_row(*(Text(safe(cell(value))) for value in row))
     _print(table)
+
+
+def print_records(
+    title: str, columns: Mapping[str, str], records: Sequence[Mapping[str, object]]
+) -> None:
+    """Print a table of records, without the columns that no record has; nothing without records.
+
+    Args:
+        title: the text above the table.
+        columns: the key of each column, by its header.
+        records: one mapping per row.
+    """
+    shown = {
+        name: key
+        for name, key in columns.items()
+        if any(each.get(key) is not None for each in records)
+    }
+    rows = [[each.get(key) for key in shown.values()] for each in records]
+    if rows:
+        print_table(title, list(shown), rows)
 
 
 def print_text(text: str) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import time
-from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,23 +15,38 @@ from credibly.cli.command import (
     given,
     input_error,
     option,
-    with_flags,
     with_reader_options,
+    with_recipe_options,
 )
-from credibly.cli.terminal import Advance, complain, print_json, print_table, print_text, progress
+from credibly.cli.terminal import (
+    Advance,
+    complain,
+    print_json,
+    print_records,
+    print_table,
+    print_text,
+    progress,
+)
 from credibly.train.callbacks import Callback
-from credibly.train.recipes import (
-    RECIPES,
-    Recipe,
-    from_table,
-    option_names,
-    owners,
-    type_hints,
-)
+from credibly.train.recipes import Recipe, changed, from_table
 from credibly.types import JsonObject
 
 if TYPE_CHECKING:
-    from credibly.cli.command import OptionsType
+    from credibly.data import Data
+    from credibly.train import Run
+
+
+COMPARED = {
+    "": "model",
+    "NLL": "nll",
+    "mAP": "map",
+    "ACE": "ace",
+    "weight": "weight",
+    "estimate s": "seconds",
+    "spent s": "spent",
+    "left out because": "left_out",
+}
+"""Columns of the compared models, by header."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,102 +84,37 @@ class TrainOptions(Printed):
     skip_bad_images: bool = False
 
 
-def with_recipe_options(own: type[object], leave_out: Sequence[str] = ()) -> OptionsType:
-    """Return the options of a command with a flag for every option of a recipe.
-
-    They are None by default, and grouped by the recipes that have them.
-    """
-    found: dict[str, tuple[dataclasses.Field[object], type]] = {}
-    for kind in RECIPES.values():
-        for field in dataclasses.fields(kind):
-            before = found.get(field.name)
-            if before is None or _num_choices(field) > _num_choices(before[0]):
-                found[field.name] = (field, type_hints(kind)[field.name])
-    texts = {"model": MODEL, "select": SELECT}
-    flags: dict[str, tuple[type, JsonObject]] = {}
-    for name, (field, hint) in sorted(found.items(), key=lambda each: _rank(each[0])):
-        if name in leave_out:
-            continue
-        text = texts.get(name, str(field.metadata["help"]))
-        if field.default not in (None, False, ()) and "default" not in text and name not in texts:
-            text += f" (default: {field.default})"
-        choices = None if name == "model" else field.metadata["choices"]
-        flags[name] = (hint, {"help": text, "choices": choices, "group": _group(name)})
-    probe = "train only the last layer, to its optimum, on features of a frozen network"
-    flags["probe"] = (bool, {"help": probe, "group": _group("max_length")})
-    return with_flags(own, "recipe", flags)
-
-
-SELECT = (
-    "metric of the held-out rows that chooses the epoch or the penalty; last keeps the last "
-    "epoch (default: nll)"
-)
-
-
-def _num_choices(field: dataclasses.Field[object]) -> int:
-    return len(field.metadata["choices"] or ())
-
-
-MODEL = (
-    "linear, mlp, forest, boosting, tfidf, cnn, timm:NAME …; see docs/guide/training.md. auto: "
-    "for features, the best of several models; for images and texts, their default model"
-)
-
-
-def _rank(name: str) -> tuple[int, str]:
-    """Return the position of an option in the help: options of most recipes first, by group."""
-    return -len(owners(name)), _group(name)
-
-
-def _group(name: str) -> str:
-    """Return the title of a group of flags: the recipes that have the option."""
-    having = owners(name)
-    if name == "model" or len(having) == len(RECIPES):
-        return "every recipe"
-    return f"recipe {', '.join(having)}"
-
-
 Options = with_reader_options(with_recipe_options(TrainOptions))
 
 
-def recipe_of(options: TrainOptions) -> tuple[Recipe, int]:
+def _recipe_of(options: TrainOptions, stored: JsonObject) -> tuple[Recipe, int]:
     """Return recipe and seed, from the preset or the run to resume, and the given options."""
     from credibly import papers, train
 
     protocol = papers.preset(options.preset) if options.preset else papers.Preset()
-    stated = protocol.settings if options.preset else {}
-    values = {**stated, **given(options, "recipe")}
+    values = {**protocol.settings, **given(options, "recipe")}
     if "loss" in values:
         values["loss"] = protocol.loss(values["loss"])
-    if values.get("loss", "auto") != "auto":
-        names.check_loss(values["loss"])
-    folder = Path(options.out)
-    if options.resume and (folder / "config.toml").exists():
-        from credibly.train.run_folder import read_config
-
-        table = read_config(folder)["settings"]
-        _refuse_stored_code(table, options)
-        stored, seed = from_table(table, str(folder / "config.toml"))
-        seed = seed if options.seed is None else options.seed
-        if values.get("model") in (stored.model, "auto"):
-            del values["model"]
-        if values.keys() <= set(option_names(type(stored))):
-            return dataclasses.replace(stored, **values), seed
-        return train.recipe(**values), seed
-    return train.recipe(**values), options.seed or 0
+        if values["loss"] != "auto":
+            names.check_loss(values["loss"])
+    if not stored:
+        return train.recipe(**values), options.seed or 0
+    model = str(stored["settings"].get("model", ""))
+    if model.startswith("python:") and values.get("model") != model:  # the user must name the code
+        raise input_error(
+            f"{options.out} imports Python code ({model}). If you trust it, add --model {model}."
+        )
+    recipe, seed = from_table(stored["settings"], f"{options.out}/config.toml")
+    return changed(recipe, values), seed if options.seed is None else options.seed
 
 
-def data_options(options: Any, resumed: Path | None = None) -> JsonObject:
+def data_options(options: Any, stored: JsonObject | None = None) -> JsonObject:
     """Return the options of the run to resume, overridden by the preset and the given options."""
     from credibly import papers
 
-    stored = {}
-    if resumed is not None and (resumed / "config.toml").exists():
-        from credibly.train.run_folder import read_config
-
-        stored = read_config(resumed)["data"].get("reader", {})
+    before = stored["data"].get("reader", {}) if stored else {}
     printed = papers.preset(options.preset).data(options.data) if options.preset else {}
-    return {**stored, **printed, **given(options, "reader")}
+    return {**before, **printed, **given(options, "reader")}
 
 
 def check_library(recipe: Recipe, preset: str | None) -> None:
@@ -175,16 +123,6 @@ def check_library(recipe: Recipe, preset: str | None) -> None:
 
     with located(f"preset {preset}") if preset else nullcontext():
         names.check_library(recipe.model)
-
-
-def _refuse_stored_code(stored: Mapping[str, object], options: TrainOptions) -> None:
-    """Raise for stored code that the user does not name, so a folder alone cannot import code."""
-
-    model = str(stored.get("model", ""))
-    if model.startswith("python:") and given(options, "recipe").get("model") != model:
-        raise input_error(
-            f"{options.out} imports Python code ({model}). If you trust it, add --model {model}."
-        )
 
 
 WORTH_SAYING = 10.0
@@ -251,7 +189,12 @@ class _Progress(Callback):
 def run(options: TrainOptions) -> None:
     from credibly.checks import out_can_be_written
 
-    recipe, seed = recipe_of(options)
+    folder, stored = Path(options.out), {}
+    if options.resume and (folder / "config.toml").exists():
+        from credibly.train.run_folder import read_config
+
+        stored = read_config(folder)
+    recipe, seed = _recipe_of(options, stored)
     check_library(recipe, options.preset)
     out_can_be_written(options.out, folder=True)
     from credibly import data, train
@@ -260,12 +203,13 @@ def run(options: TrainOptions) -> None:
         options.data,
         seed=recipe.split_seed,
         skip_bad_images=options.skip_bad_images,
-        **data_options(options, Path(options.out) if options.resume else None),
+        **data_options(options, stored),
     )
-    if rows.preparation is not None and not (options.json or options.quiet) and is_main():
+    main = os.environ.get("RANK", "0") == "0"  # one of several processes prints
+    shown = main and not options.silent
+    if rows.preparation is not None and shown:
         print_text(f"{rows.source}: {rows.preparation}")
     recipe = train.resolve(recipe, rows)
-    shown = is_main() and not (options.quiet or options.json)
     with progress(f"{recipe.loss}, {recipe.in_words()}", total=1, quiet=not shown) as advance:
         heard = _Progress(advance)
         done = train.fit(
@@ -277,55 +221,30 @@ def run(options: TrainOptions) -> None:
             overwrite=options.overwrite,
             callback=heard if shown else None,
         )
-    if not is_main():
-        return
-    table = done.candidates.get("candidates", [])
+    if main:
+        _show(options, done, rows, heard.spent())
+
+
+def _show(options: TrainOptions, done: Run, rows: Data, spent: str) -> None:
+    compared = done.candidates.get("candidates", [])
     if options.json:
-        compared = {"candidates": table} if table else {}
-        print_json({"run": options.out, "metrics": done.metrics, **compared})
-        return
+        candidates = {"candidates": compared} if compared else {}
+        return print_json({"run": options.out, "metrics": done.metrics, **candidates})
     title = f"{done.recipe.loss} · {done.recipe.in_words()} · test rows"
     print_table(title, ["", "value"], list(done.metrics.items()))
-    if len(table) > 1:
-        print_table(
-            "comparison of models on rows that they were not trained on",
-            *_compared(table, done.spent),
-        )
+    if len(compared) > 1:
+        compared = [{**each, "spent": done.spent.get(each["model"])} for each in compared]
+        print_records("models, compared on rows that they were not trained on", COMPARED, compared)
     print_text(f"{rows}.")
-    if spent := heard.spent():
+    if spent:
         print_text(spent)
-    if recipe.calibrate == "none" and not len(rows.part("calibration")):
-        print_text("No rows were held out: the probabilities are not calibrated.")
+    if done.recipe.calibrate == "none" and not len(rows.part("calibration")):
+        print_text("No rows were held out, so the probabilities are not calibrated.")
     for row in rows.skipped[:10]:
         print_text(f"skipped, cannot be decoded: {row}")
+    predictions = f"{options.out}/predictions.parquet"
     print_text(
-        f"Wrote {options.out}. Next: credibly evaluate {options.out}/predictions.parquet, "
-        f"credibly report {options.out}/predictions.parquet --out report.html"
+        f"Wrote {options.out}. Next: credibly evaluate {predictions}, credibly report "
+        f"{predictions} --out report.html"
     )
-
-
-def _compared(
-    table: list[JsonObject], spent: Mapping[str, float]
-) -> tuple[list[str], list[list[object]]]:
-    """Return columns and rows of the compared models, with the reason for each skipped one."""
-    figures = {
-        "NLL": "nll",
-        "mAP": "map",
-        "ACE": "ace",
-        "weight": "weight",
-        "estimate s": "seconds",
-    }
-    rows = [
-        [row["model"], *(row.get(key) for key in figures.values()), spent.get(row["model"])]
-        for row in table
-    ]
-    columns = ["", *figures, "spent s"]
-    if any("left_out" in row for row in table):
-        rows = [[*cells, row.get("left_out", "")] for cells, row in zip(rows, table, strict=True)]
-        columns.append("left out because")
-    return columns, rows
-
-
-def is_main() -> bool:
-    """Return whether this is the process that prints."""
-    return os.environ.get("RANK", "0") == "0"
+    return None

@@ -756,6 +756,20 @@ def from_table(table: Mapping[str, object], where: str) -> tuple[Recipe, int]:
         return kind(**values), seed
 
 
+def changed(stored: Recipe, options: JsonObject) -> Recipe:
+    """Return a stored recipe with other options; for another model, the recipe of that model.
+
+    Example:
+        >>> changed(Linear(l2=1.0), {"loss": "asl"}) == Linear(l2=1.0, loss="asl")
+        True
+    """
+    same_model = options.get("model") in (None, "auto", stored.model)
+    others = {name: value for name, value in options.items() if name != "model"}
+    if same_model and others.keys() <= set(option_names(type(stored))):
+        return dataclasses.replace(stored, **others)
+    return recipe(**(others if same_model else options))
+
+
 def _only_known(values: Mapping[str, object], known: Collection[str]) -> None:
     from credibly.checks import nearest
 

@@ -181,7 +181,12 @@ def write_sets(
     applied = decision if isinstance(decision, Pipeline) else None
     decision = decision.rule if isinstance(decision, Pipeline) else decision
     if applied is not None and fit_on is not None:
-        raise InputError("a fitted rule is applied without `fit_on`.")
+        raise InputError("a stored rule is applied, not fitted; leave out `fit_on`.")
+    if applied is not None and (applied.decision is None or applied.labels is None):
+        raise InputError(
+            "a pipeline to apply must hold a rule and the names of its labels. Write it with "
+            "`credibly sets … --save FILE`."
+        )
     inputs = [each for each in (path, fit_on) if each is not None]
     check_paths(worker, out, inputs, (".parquet", ".csv"))
     scan, other = (

@@ -136,16 +136,21 @@ def _held_out(
     return scores, -_log_scores(np.clip(marginals, SMALLEST, 1 - SMALLEST), truth)
 
 
-def joint_from(path: FilePath, *, partial: bool = False) -> Joint:
+def joint_from(
+    path: FilePath, *, others: Sequence[FilePath | None] = (), partial: bool = False
+) -> Joint:
     """Return a joint model of labels, read from a file or fitted on predictions.
 
     Args:
         path: a .json file of ``credibly joint fit``, or held-out predictions to fit one on.
+        others: the predictions that the model is for; it must not be fitted on them.
         partial: whether a folder may lack shards; by default that is an error.
 
     Raises:
         InputError: if there is no truth to fit on, or the file is not a joint model.
     """
+    if path in others:
+        raise InputError(f"`joint_from` must hold other rows than the predictions; got {path}.")
     if Path(path).suffix == ".json":
         return Joint.read(path)
     return fit_joint_file(path, partial=partial).model

@@ -13,9 +13,10 @@ from credibly.retrieve.index import named_columns
 from credibly.retrieve.joint.model import Joint
 from credibly.retrieve.query import Diagram, Query, as_query, diagram, evaluate
 from credibly.targets import Targets
-from credibly.types import Array, ArrayLike
+from credibly.types import Array, ArrayLike, FilePath
 
 _CELLS = 2**20  # probabilities processed at a time
+_MAX_ROWS = 100_000
 
 MAX_LABELS = 400
 """Labels up to which every pair is counted; above it only sums over all pairs."""
@@ -179,6 +180,18 @@ class Together:
     def lift(self) -> float:
         """The ratio of ``share`` and ``overall``; NaN if the label never occurs."""
         return self.share / self.overall if self.overall > 0 else float("nan")
+
+
+def often_together(
+    path: FilePath, query: str | Query, joint: Joint | None, *, partial: bool = False
+) -> list[Together]:
+    """Return ``seen_together`` for the rows of a file; of more than 100,000 rows, for a sample."""
+    scan, rows = Predictions.scan(path, partial=partial), None
+    if scan.num_rows > _MAX_ROWS:
+        rows = np.sort(np.random.default_rng(0).choice(scan.num_rows, _MAX_ROWS, replace=False))
+    scan.check_dense("`also`")
+    read = scan.read(rows=rows)
+    return seen_together(query, read.probabilities, read.labels, joint=joint, targets=read.targets)
 
 
 def seen_together(
