@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import credibly as cr
 from credibly import InputError
-from credibly.data.torch_datasets import scaled
-from credibly.untrusted import images as image_files
-from credibly.untrusted.images import decode_pixels
 
 ORIENTATION = 0x0112
 
@@ -38,15 +36,28 @@ CASES = {
 }
 
 
-def pixels(raw, size):
-    return decode_pixels(io.BytesIO(raw), "x.jpg", size)
+DECODER = "credibly.untrusted.images._fast_jpeg"
 
 
 @pytest.fixture
-def without(monkeypatch):
+def pixels(tmp_path):
+    """Return a function that decodes an image as training does."""
+
+    def decode(raw, size=None):
+        folder = tmp_path / "x"
+        folder.mkdir(exist_ok=True)
+        (folder / "x.jpg").write_bytes(raw)
+        rows = cr.data.load(f"imagefolder:{tmp_path}", test=0.0, calibration=0)
+        return rows.images.pixels(0, size)
+
+    return decode
+
+
+@pytest.fixture
+def without(monkeypatch, pixels):
     def decode(raw, size):
         with monkeypatch.context() as patch:
-            patch.setattr(image_files, "_fast_jpeg", lambda: None)
+            patch.setattr(DECODER, lambda: None)
             return pixels(raw, size)
 
     return decode
@@ -54,37 +65,36 @@ def without(monkeypatch):
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("size", [None, (60, 40), (20, 20)])
-def test_pixels_are_those_of_pil(case, size, without):
+def test_pixels_are_those_of_pil(case, size, pixels, without):
     pytest.importorskip("simplejpeg")
     raw = encoded(**CASES[case])
     np.testing.assert_array_equal(pixels(raw, size), without(raw, size))
 
 
-def test_what_the_fast_decoder_refuses_is_left_to_pil(monkeypatch, without):
+def test_what_the_fast_decoder_refuses_is_left_to_pil(monkeypatch, pixels, without):
     def refuse(*_, **__):
         raise ValueError("a warning")
 
-    monkeypatch.setattr(image_files, "_fast_jpeg", lambda: refuse)
+    monkeypatch.setattr(DECODER, lambda: refuse)
     raw = encoded()
     np.testing.assert_array_equal(pixels(raw, None), without(raw, None))
 
 
-def test_a_damaged_file_is_refused_by_name():
+def test_a_damaged_file_is_refused_by_name(pixels):
     with pytest.raises(InputError, match=r"x.jpg does not decode"):
         pixels(encoded()[:300], None)
 
 
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("size", [(20, 31), (97, 131), (1, 1), (150, 140)], ids=str)
-@pytest.mark.parametrize("box", [None, (3, 5, 120, 64)], ids=["whole", "box"])
-def test_scaling_is_that_of_pil(channels, size, box):
-    image = pixels(encoded(), None)[..., :channels]
+def test_scaling_is_that_of_pil(channels, size, pixels):
+    image = pixels(encoded())[..., :channels]
     picture = Image.fromarray(image[..., 0] if channels == 1 else image)
-    picture = picture.crop(box) if box else picture  # `resize` would look outside the box
     expected = picture.resize((size[1], size[0]), Image.Resampling.BILINEAR)
-    found = scaled(image, size, box)
+    rows = cr.data.Data(["a"], np.ones((1, 1)), images=image[None])
+    found = rows.torch_dataset(False, image_size=size).batch([0])[0][0] * 255
+    found = found.permute(1, 2, 0).round().numpy()
     assert found.shape == (*size, channels)
-    assert found.dtype == np.uint8
     difference = np.abs(np.asarray(expected).reshape(found.shape).astype(int) - found)
     assert difference.max() <= 1
     assert difference.mean() < 0.01

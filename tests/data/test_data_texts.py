@@ -9,9 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import credibly as cr
+from credibly.cli import main
 from credibly.data import Data, SparseRows
-from credibly.data.loading import load_texts
-from credibly.data.token_rows import TokenRows
 
 TEXTS = [
     "a plain comment",
@@ -185,12 +184,21 @@ def test_arrays_of_something_else_are_refused(texts, words):
         Data(["x"], np.zeros((len(texts), 1)), texts=texts)
 
 
-def test_texts_by_id_show_what_predictions_are_about(tmp_path):
+def test_texts_by_id_show_what_predictions_are_about(tmp_path, capsys):
     write_csv(tmp_path / "c.csv")
-    texts = load_texts(tmp_path / "c.csv", ["toxic"], text=["comment"])
-    assert texts["c4"] == TEXTS[4]
-    with pytest.raises(cr.InputError, match="must hold texts to show; it holds features"):
-        load_texts("synthetic", [f"label-{n:02d}" for n in range(20)])
+    found = cr.Predictions.from_arrays(
+        probabilities=np.linspace(0, 1, 10)[:, None],
+        labels=["toxic"],
+        ids=[f"c{row}" for row in range(10)],
+    )
+    found.write(tmp_path / "p.parquet")
+    command = ["search", str(tmp_path / "p.parquet"), "toxic", "--json", "--texts"]
+    assert main([*command, str(tmp_path / "c.csv"), "--text", "comment"]) == 0
+    shown = {row["id"]: row["text"] for row in json.loads(capsys.readouterr().out)["results"]}
+    assert shown["c4"] == TEXTS[4]
+    (tmp_path / "n.csv").write_text("x,y:toxic\n1,0\n2,1\n")
+    assert main([*command, str(tmp_path / "n.csv")]) == 2
+    assert "must hold texts to show; it holds features" in capsys.readouterr().err
 
 
 # Encoded rows ----------------------------------------------------------------------------------
@@ -209,16 +217,3 @@ def test_a_sparse_batch_is_the_rows_of_the_matrix():
     built[np.repeat(np.arange(len(truth)), counts), bag["terms"]] = bag["values"]
     assert np.allclose(built, truth)
     assert np.array_equal(rows.take(chosen).matrix.toarray(), rows.matrix[chosen].toarray())
-
-
-def test_tokens_are_padded_to_the_longest_row_of_the_batch():
-    ids = np.array([1, 2, 3, 4, 5, 6])
-    rows = TokenRows({"input_ids": ids}, np.array([0, 2, 2, 5, 6]), {"input_ids": 9})
-    assert rows.lengths.tolist() == [2, 0, 3, 1]
-    batch = rows.batch(np.array([3, 0, 1]))
-    assert batch["input_ids"].tolist() == [[6, 9], [1, 2], [9, 9]]
-    assert batch["attention_mask"].tolist() == [[1, 0], [1, 1], [0, 0]]
-    assert rows.take(np.array([2, 0])).batch(np.array([1, 0]))["input_ids"].tolist() == [
-        [1, 2, 9],
-        [3, 4, 5],
-    ]

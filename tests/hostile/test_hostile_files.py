@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import credibly as cr
-from credibly.train.run_folder import read_tensors
 
 HUGE = 10**12
 
@@ -123,7 +122,10 @@ def test_no_pickle_is_ever_run(tmp_path):
     for read, name in ((cr.data.load, "features"), (read_probabilities, "probabilities")):
         with pytest.raises(cr.InputError, match="no pickled objects"):
             read(_npz(tmp_path / "x.npz", **{name: member}))
-    for name in ("x.npz", "x.parquet", "model.safetensors"):
+    data = cr.data.synthetic(80, num_features=4)
+    cr.train.fit(data, cr.train.Network(model="mlp", epochs=1), folder=tmp_path / "run")
+    (tmp_path / "run" / "manifest.json").unlink()
+    for name in ("x.npz", "x.parquet", "run/model.safetensors"):
         (tmp_path / name).write_bytes(trap)
     for read in (
         lambda p: cr.data.load(p / "x.npz"),
@@ -132,7 +134,7 @@ def test_no_pickle_is_ever_run(tmp_path):
         with pytest.raises(cr.InputError):
             read(tmp_path)
     with pytest.raises(cr.InputError, match="safetensors"):
-        read_tensors(tmp_path / "model.safetensors")
+        cr.load(tmp_path / "run").predict(data)
     assert not sprung.exists()
 
 

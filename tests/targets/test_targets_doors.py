@@ -12,7 +12,6 @@ from typing import Any
 
 import credibly
 from credibly import targets
-from credibly.data.readers import KINDS
 
 
 def modules() -> Iterator[ModuleType]:
@@ -39,7 +38,8 @@ def doors(known: list[ModuleType]) -> set[Any]:
             inner = vars(each) if isinstance(each, ModuleType) else {name: each}
             kinds = FunctionType | type
             found |= {x for key, x in inner.items() if key[0] != "_" and isinstance(x, kinds)}
-    return found | {reader.function for reader in KINDS.values()}
+    readers = (vars(module) for module in known if module.__name__.startswith("credibly.data."))
+    return found | {x for names in readers for key, x in names.items() if key[:5] == "read_"}
 
 
 def accepts_coding(function: Callable[..., Any]) -> bool:
