@@ -474,18 +474,15 @@ def text_cells(column: pa.ChunkedArray, name: str, at: Callable[[int], str]) -> 
 def _refuse_numbers(cells: Sequence[str], name: str, at: Callable[[int], str]) -> None:
     """Raise for a column in which every text is a number, such as a score or an id."""
     filled = [row for row, cell in enumerate(cells) if cell.strip()]
-    if len(filled) < 2:
+    try:
+        numbers = [float(cells[row]) for row in filled]
+    except ValueError:
         return
-    for row in filled:
-        try:
-            float(cells[row])
-        except ValueError:
-            return
-    row = filled[0]
-    raise InputError(
-        f"{at(row)}, column {name!r} must hold texts; all its {len(filled):,} cells are numbers, "
-        f"the first {cells[row]!r:.40}. Name the column of the texts by `text`."
-    )
+    if len(numbers) > 1:
+        raise InputError(
+            f"{at(filled[0])}, column {name!r} must hold texts; all its {len(filled):,} cells are "
+            f"numbers, the first {cells[filled[0]]!r:.40}. Name the column of the texts by `text`."
+        )
 
 
 def _first(column: pa.ChunkedArray) -> str:

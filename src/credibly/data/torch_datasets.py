@@ -79,48 +79,14 @@ def changed(images: Array, augment: Augment, chance: Array) -> Array:
     for image, own in zip(images, chance, strict=True):
         picture = Image.fromarray(image[..., 0] if image.shape[2] == 1 else image)
         if augment.color_jitter:
-            picture = _jittered(picture, augment.color_jitter, own[18:22])
+            for which in ORDERS[int(own[21] * len(ORDERS))]:
+                amount = augment.color_jitter * (2 * own[18 + which] - 1)
+                picture = JITTER[which](picture, amount)
         if augment.operations:
             picture = _operated(picture, augment.operations, own[6:12])
         pixels = np.asarray(picture).reshape(image.shape)
         found.append(_cut_out(pixels, augment.cutout, own[12:15]) if augment.cutout else pixels)
     return np.stack(found)
-
-
-def lighting(deviation: float, chance: Array) -> Array:
-    """Return the noise for the colours of each row, (rows, 3), from three uniform numbers."""
-    from scipy.special import ndtri
-
-    return (deviation * ndtri(chance) @ _LIGHTING.T).astype(np.float32)
-
-
-def shares(alpha: float, chance: Array) -> Array:
-    """Return the share of each row in its mixture, at least one half.
-
-    It is the larger of q and 1 − q, where q is the quantile of Beta(α, α) at a uniform number. A
-    row is thus always the larger part of its own mixture.
-    """
-    from scipy.stats import beta
-
-    drawn = beta.ppf(chance, alpha, alpha)
-    return np.maximum(drawn, 1 - drawn).astype(np.float32)
-
-
-def mixed_targets(own: Array, other: Array, share: Array) -> Array:
-    """Return the soft targets of mixtures. They are unknown if one of the two labels is unknown."""
-    soft = share[:, None] * own + (1 - share[:, None]) * other
-    return np.where((own < 0) | (other < 0), np.float32(-1), soft).astype(np.float32)
-
-
-def _jittered(picture: Image, strength: float, chance: Array) -> Image:
-    """Multiply brightness, contrast and saturation by a factor in 1 ± ``strength`` each."""
-    for which in ORDERS[int(chance[3] * len(ORDERS))]:
-        enhance = _enhanced(("Brightness", "Contrast", "Color")[which], 1.0)
-        picture = enhance(picture, strength * (2 * chance[which] - 1))
-    return picture
-
-
-ORDERS = tuple(itertools.permutations(range(3)))
 
 
 # Operations ----------------------------------------------------------------------------------
@@ -213,6 +179,10 @@ OPERATIONS: tuple[Operation, ...] = (
 )
 """Cubuk et al. (2020), RandAugment, without those that invert colours: a photographic negative is
 not an image anyone labelled. Strength 0 changes nothing."""
+
+
+JITTER = [_enhanced(name, 1.0) for name in ("Brightness", "Contrast", "Color")]
+ORDERS = tuple(itertools.permutations(range(len(JITTER))))
 
 
 # Rows as tensors --------------------------------------------------------------------------------
@@ -309,13 +279,18 @@ class TorchRows(torch.utils.data.Dataset[Sample]):
 
     def _mixed(self, inputs: Tensor, targets: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
         """Mix each row with another one; (seed, epoch, row) determine which one and the share."""
-        chance = uniforms(self.seed, int(self._epoch), index.numpy(), UNIFORMS)[:, 15:18]
-        share = shares(self.augment.mixup, chance[:, 0])
+        from scipy.stats import beta
+
+        chance = uniforms(self.seed, int(self._epoch), index.numpy(), UNIFORMS)[:, 15:17]
+        drawn = beta.ppf(chance[:, 0], self.augment.mixup, self.augment.mixup)
+        # A row is always the larger part of its own mixture.
+        share = torch.from_numpy(np.maximum(drawn, 1 - drawn).astype(np.float32))
         other = torch.from_numpy((chance[:, 1] * len(self)).astype(np.int64))
-        own_share = torch.from_numpy(share).view(-1, *[1] * (inputs.ndim - 1))
-        inputs = torch.lerp(self._inputs(other), inputs, own_share)
-        soft = mixed_targets(targets.numpy(), self._targets[other].numpy(), share)
-        return inputs, torch.from_numpy(soft)
+        sides = share.view(-1, *[1] * (inputs.ndim - 1))
+        inputs = torch.lerp(self._inputs(other), inputs, sides)
+        others, share = self._targets[other], share[:, None]
+        soft = share * targets + (1 - share) * others
+        return inputs, soft.masked_fill((targets < 0) | (others < 0), -1)
 
     def _inputs(self, index: Tensor) -> Any:
         if self.data.features is not None:
@@ -332,8 +307,10 @@ class TorchRows(torch.utils.data.Dataset[Sample]):
             pixels = changed(pixels, self.augment, chance)
         inputs = torch.from_numpy(pixels).permute(0, 3, 1, 2).float().div_(255)
         if self.augment.lighting and inputs.shape[1] == 3:
-            noise = lighting(self.augment.lighting, chance[:, 22:25])
-            inputs += torch.from_numpy(noise)[:, :, None, None]
+            from scipy.special import ndtri
+
+            noise = self.augment.lighting * ndtri(chance[:, 22:25]) @ _LIGHTING.T
+            inputs += torch.from_numpy(noise.astype(np.float32))[:, :, None, None]
         return inputs
 
     def _texts(self, rows: Array) -> Tensors:
