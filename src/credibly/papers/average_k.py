@@ -80,11 +80,11 @@ PRESETS: dict[str, Preset] = {
 }
 
 _METHODS = {
-    "CE": {"loss": "softmax"},
-    "TOP-K": {"loss": "topk"},
-    "AVG-K": {"loss": "avgk"},
-    "AN": {"loss": "an"},
-    "EPR": {"loss": "epr"},
+    "CE": "softmax",
+    "TOP-K": "topk",
+    "AVG-K": "avgk",
+    "AN": "an",
+    "EPR": "epr",
 }
 _TABLE_2 = {
     2: "CE 89.63\nTOP-K 90.48\nAVG-K 90.34\nAN 85.41\nEPR 86.30",
@@ -96,7 +96,7 @@ TABLES: dict[str, Table] = {
     "1": Table(
         "CIFAR-100, test average-5 accuracy",
         ("set coverage",),
-        {**_METHODS, "ROLE": {"loss": "role"}},
+        {**_METHODS, "ROLE": "role"},
         (
             Block(
                 "cifar100",

@@ -62,9 +62,9 @@ PRESETS: dict[str, Preset] = {
 
 _ONE_LABEL = {
     # The scale of a binary loss matters with SGD: a sum over labels, as for the other two losses.
-    "Binary": {"loss": "bce(reduction=rows)"},
-    "Quasibinary": {"loss": "quasibinary"},
-    "Softmax": {"loss": "softmax"},
+    "Binary": "bce(reduction=rows)",
+    "Quasibinary": "quasibinary",
+    "Softmax": "softmax",
 }
 TABLES: dict[str, Table] = {
     "I": Table(
@@ -82,10 +82,10 @@ TABLES: dict[str, Table] = {
         "Images without a label, CIFAR60+40",
         ("IN accuracy", "OUT MMC", "zero-label AUROC"),
         {
-            "Binary": {"loss": "bce(reduction=rows)"},
-            "Softmax + Uniform": {"loss": "softmax(zero_label=uniform)"},
-            "Softmax + MaxConf": {"loss": "softmax(zero_label=max_confidence)"},
-            "Quasibinary": {"loss": "quasibinary"},
+            "Binary": "bce(reduction=rows)",
+            "Softmax + Uniform": "softmax(zero_label=uniform)",
+            "Softmax + MaxConf": "softmax(zero_label=max_confidence)",
+            "Quasibinary": "quasibinary",
         },
         (
             Block(
@@ -104,14 +104,14 @@ TABLES: dict[str, Table] = {
         "Several labels per image, the four most confident",
         ("F1-top-4", "ECE-top-4"),
         {
-            "Binary": {"loss": "bce(reduction=rows)"},
-            "Softmax": {"loss": "softmax"},
+            "Binary": "bce(reduction=rows)",
+            "Softmax": "softmax",
             "Softmax w/ temperature": {
                 "loss": "softmax(reduction=mean)",
                 "calibrate": "softmax-temperature",
                 "data": {"calibration": 0.1},
             },
-            "Quasibinary": {"loss": "quasibinary"},
+            "Quasibinary": "quasibinary",
         },
         (
             Block(

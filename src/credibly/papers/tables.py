@@ -10,8 +10,9 @@ from credibly.checks import InputError, nearest
 from credibly.papers.protocol import Preset
 from credibly.types import JsonObject
 
-Method = JsonObject
-"""Settings of one row beside those of the preset; ``data`` holds options of the data."""
+Method = str | JsonObject
+"""The loss of one row, or its settings beside those of the preset; ``data`` holds options of the
+data."""
 
 
 @dataclass(frozen=True)
@@ -122,11 +123,11 @@ def row_runs(
     """
     runs = []
     for name, method in table.methods.items():
-        own = {key: value for key, value in method.items() if key not in ("loss", "data")}
-        plain = {**preset.settings, **block.settings, **own, **(settings or {})}
-        options = {**preset.data(source), **method.get("data", {}), **(data or {})}
+        row: JsonObject = {"loss": method} if isinstance(method, str) else dict(method)
+        loss, of_data = preset.loss(row.pop("loss")), row.pop("data", {})
+        values = {**preset.settings, **block.settings, **row, **(settings or {}), "loss": loss}
+        options = {**preset.data(source), **of_data, **(data or {})}
         for seed in range(seeds):
-            values = {**plain, "loss": preset.loss(method["loss"])}
             folder = out / _slug(block.name) / f"{_slug(name)}-seed{seed}"
             runs.append(RowRun(name, folder, values, options, seed))
     return runs

@@ -108,10 +108,10 @@ TABLES: dict[str, Table] = {
         "Ranking losses, MSCOCO, ResNet-50",
         ("mAP@y", "mAP@x"),
         {
-            "WARP": {"loss": "warp"},
-            "Ours (sample-wise)": {"loss": "twl(ways=samples)+published"},
-            "RML": {"loss": "rml"},
-            "Ours (two-way)": {"loss": "twl"},
+            "WARP": "warp",
+            "Ours (sample-wise)": "twl(ways=samples)+published",
+            "RML": "rml",
+            "Ours (two-way)": "twl",
         },
         (
             Block(
@@ -131,9 +131,9 @@ TABLES: dict[str, Table] = {
         "NUS-WIDE, ResNet-50",
         ("mAP@y", "mAP@x"),
         {
-            "Softmax": {"loss": "softmax"},
-            "ASL": {"loss": "asl(detach_weight=true)"},
-            "Ours": {"loss": "twl"},
+            "Softmax": "softmax",
+            "ASL": "asl(detach_weight=true)",
+            "Ours": "twl",
         },
         (Block("nuswide", "twl", "Softmax 49.85 82.77\nASL 58.40 83.73\nOurs 59.67 83.60"),),
     ),
