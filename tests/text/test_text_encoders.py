@@ -16,7 +16,6 @@ from credibly.cli import main
 from credibly.data import Data
 from credibly.papers.datasets.vqa import vqa_counts
 from credibly.train import recipe
-from credibly.train.distributed import epoch_batches, scoring_batches
 
 if importlib.util.find_spec("transformers") is None:
     pytest.skip(
@@ -26,8 +25,6 @@ if importlib.util.find_spec("transformers") is None:
     )
 
 from small_encoders import WORDS, edit_config, make_bert, make_lxmert, write_tokenizer
-
-from credibly.models.text import build_text
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the libraries, not ours
 
@@ -85,9 +82,15 @@ def test_an_encoder_trains_and_its_run_stands_alone(bert, tmp_path, columns, wei
     }
 
 
+def untrained(folder, rows, **options):
+    """Return the network of a run that hardly moves its weights."""
+    still = {"epochs": 1, "learning_rate": 1e-30, "weight_decay": 0.0, "select": "last"}
+    return cr.train.fit(rows, recipe(f"hf:{folder}", **still, **options)).model.eval()
+
+
 def test_scores_do_not_depend_on_the_batch(bert):
     rows = comments()
-    model = build_text(f"hf:{bert}", rows, 3, weights="pretrained").eval()
+    model = untrained(bert, rows, weights="pretrained")
     encoded = model.encode(rows.texts)
     assert encoded.lengths.max() == 64  # cut
     with torch.no_grad():
@@ -100,7 +103,7 @@ def test_pooling_is_the_mean_over_real_tokens(bert):
     from transformers import AutoModel, AutoTokenizer
 
     rows = comments()
-    model = build_text(f"hf:{bert}", rows, 3, weights="pretrained").eval()
+    model = untrained(bert, rows, weights="pretrained")
     tokenizer = AutoTokenizer.from_pretrained(str(bert))
     theirs = AutoModel.from_pretrained(str(bert)).eval()
     with torch.no_grad():
@@ -120,25 +123,11 @@ def test_cached_embeddings_train_the_head_of_a_frozen_encoder(bert, tmp_path, op
     run = cr.train.fit(rows, settings, folder=tmp_path / "run")
     assert list((tmp_path / "run" / "features").glob("*.npy"))
     cached = np.load(next((tmp_path / "run" / "features").glob("*.npy")))
-    model = build_text(f"hf:{bert}", rows, 3, weights="pretrained").eval()
+    model = untrained(bert, rows, weights="pretrained")
     with torch.no_grad():
         direct = model.features(model.encode(rows.texts).batch(np.arange(len(rows)))).numpy()
     assert np.allclose(cached, direct, atol=1e-5)
     assert np.isfinite(run.predict(["red", ""]).probabilities).all()
-
-
-def test_batches_hold_rows_of_like_length_and_every_row_once():
-    lengths = np.random.default_rng(0).integers(1, 500, 1000)
-    batches = epoch_batches(1000, 16, seed=1, epoch=2, lengths=lengths)
-    assert sorted(torch.cat(batches).tolist()) == list(range(1000))
-    padded = sum(len(b) * lengths[b].max() for b in batches)
-    plain = sum(len(b) * lengths[b].max() for b in epoch_batches(1000, 16, 1, 2))
-    assert padded < 1.15 * lengths.sum() < plain
-    again = epoch_batches(1000, 16, seed=1, epoch=2, lengths=lengths)
-    assert all(torch.equal(one, two) for one, two in zip(batches, again, strict=True))
-    scored = scoring_batches(torch.arange(1000), 1024, lengths)
-    assert sorted(torch.cat(scored).tolist()) == list(range(1000))
-    assert max(len(b) * lengths[b].max() for b in scored) <= 16_384
 
 
 def test_export_takes_tokens_and_says_so(bert, tmp_path):
@@ -198,13 +187,15 @@ def test_texts_that_a_damaged_tokenizer_cannot_read_are_refused(bert, tmp_path):
         change(file["model"]["vocab"])
         file["added_tokens"] = []
         (folder / "tokenizer.json").write_text(json.dumps(file))
+        rows = comments()
+        rows = Data(LABELS, rows.targets, texts=[["red zebra é"]] * len(rows), split=rows.split)
         with pytest.raises(cr.InputError, match=f"must have a tokenizer .*{words}"):
-            build_text(f"hf:{folder}", comments(), 3).encode(np.array([["red zebra é"]], object))
+            untrained(folder, rows)
 
 
 def test_too_many_tokens_are_refused(bert):
     with pytest.raises(cr.InputError, match="at most 64, its positions; got 65"):
-        build_text(f"hf:{bert}", comments(), 3, max_length=65)
+        untrained(bert, comments(), max_length=65)
 
 
 # LXMERT ----------------------------------------------------------------------------------------
@@ -229,7 +220,7 @@ def test_lxmert_trains_one_epoch_on_questions_and_regions(questions, lxmert, tmp
 
 def test_regions_matter_to_lxmert(questions, lxmert):
     _, data = questions
-    model = build_text(f"hf:{lxmert}", data, 2).eval()
+    model = untrained(lxmert, data)
     rows = data.encoded_by(model.encode).torch_dataset(train=False)
     inputs = rows.batch([0, 1])[0]
     with torch.no_grad():
@@ -293,6 +284,6 @@ def test_texts_alone_and_regions_of_another_width_are_refused(questions, lxmert,
         (questions[1], wide, "takes regions of width 2048; those of the data have width 16"),
     ):
         with pytest.raises(cr.InputError, match=words):
-            build_text(f"hf:{folder}", data, 2)
+            untrained(folder, data)
     with pytest.raises(cr.InputError, match="Name a network that takes both"):
         cr.train.fit(questions[1], folder=tmp_path / "run")

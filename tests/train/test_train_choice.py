@@ -15,7 +15,7 @@ from credibly.checks import InputError
 from credibly.cli import main
 from credibly.data import Data
 from credibly.models.network import Stack
-from credibly.models.trees import Booster, BoostingOptions, ForestOptions
+from credibly.models.trees import Booster
 from credibly.train import auto as choice
 from credibly.train import auto as kinds
 from credibly.train import fit, load, recipe
@@ -29,13 +29,17 @@ each_model = pytest.mark.parametrize("model", MODELS)
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """Try fewer sizes, with fewer trees and epochs."""
-    monkeypatch.setitem(kinds.FIT, "forest", partial(kinds.fit_forest, leaves=(3,)))
-    monkeypatch.setitem(kinds.FIT, "boosting", partial(kinds.fit_boosting, all_stages=(3, 6)))
+    monkeypatch.setattr(kinds, "LEAVES", (3,))
+    monkeypatch.setattr(kinds, "STAGES", (3, 6))
     monkeypatch.setitem(kinds.FIT, "mlp", _few_epochs)
-    monkeypatch.setattr(ForestOptions.__init__, "__defaults__", (15, ("extra",), 1))
+    monkeypatch.setattr(kinds, "grow_forest", partial(kinds.grow_forest, trees=16))
 
 
-def _few_epochs(problem, worth=kinds.always):
+def always(scores):
+    return True
+
+
+def _few_epochs(problem, worth=always):
     network = dataclasses.replace(problem.network, epochs=3)
     return kinds.fit_mlp(dataclasses.replace(problem, network=network), worth)
 
@@ -113,7 +117,7 @@ def test_each_row_is_scored_by_models_that_were_not_trained_on_it():
         assert not set(inside) & set(outside)
     assert problem.crossed
     for name, train in kinds.FIT.items():
-        found = train(problem, kinds.always)
+        found = train(problem, always)
         assert ((found.scores > 0) == targets).mean() < 0.68, name  # noise cannot be predicted
 
 
@@ -134,11 +138,10 @@ def planned(size, **options):
     return [row["model"] for row in candidates(size, recipe(**options)) if "left_out" not in row]
 
 
-def test_the_budget_decides_by_the_size_of_the_data_alone():
+def test_the_budget_decides_by_the_size_of_the_data_alone(monkeypatch):
+    monkeypatch.undo()
     assert set(planned(Size(500, 50, 6, 5))) == set(kinds.FIT)
-    middle = planned(Size(9_000, 500, 60, 1))  # one of each kind
-    assert (middle[0], middle[-1]) == ("linear", "mlp")
-    assert len(middle) == 3
+    assert planned(Size(5_000, 200, 40, 1)) == ["linear", "mlp", "boosting"]
     assert planned(Size(100_000, 500, 80, 1)) == ["mlp"]
     assert planned(Size(500, 50, 6, 5), budget="0s") == ["mlp"]
     more = candidates(Size(100_000, 500, 80, 1), recipe(budget="1000h"))
@@ -147,7 +150,8 @@ def test_the_budget_decides_by_the_size_of_the_data_alone():
 
 
 @pytest.mark.parametrize(("rows", "features", "labels"), [(66_225, 256, 80), (3_904, 1_836, 159)])
-def test_a_large_table_is_not_left_with_a_network_alone(rows, features, labels):
+def test_a_large_table_is_not_left_with_a_network_alone(rows, features, labels, monkeypatch):
+    monkeypatch.undo()
     assert {"linear", "mlp"} <= set(planned(Size(rows, features, labels, 1)))
 
 
@@ -169,7 +173,7 @@ def test_a_candidate_is_trained_on_the_other_folds_if_it_adds_on_the_first(adds,
     def watched(problem, number, dropout):
         parts.append(number)
         outside = problem.folds.parts[number][1]
-        scores = kinds.fit_linear(problem).scores[outside] + adds * problem.targets[outside]
+        scores = kinds.fit_linear(problem, always).scores[outside] + adds * problem.targets[outside]
         return trained(problem, number, dropout)[0], scores
 
     monkeypatch.setattr(kinds, "_trained_mlp", watched)
@@ -316,7 +320,7 @@ def test_left_out_rows_of_the_first_part_choose_the_dropout(given, better, monke
         return trained(problem, number, dropout)[0], truth * float(dropout == better)
 
     monkeypatch.setattr(kinds, "_trained_mlp", watched)
-    found = kinds.fit_mlp(problem)
+    found = kinds.fit_mlp(problem, always)
     assert len(found.members) == 3
     if given is not None:
         assert calls == [(0, given), (1, given), (2, given)]
@@ -333,15 +337,15 @@ def test_the_first_part_bounds_the_iterations_of_boosting(monkeypatch):
     targets = noise.integers(0, 2, (120, 2)).astype(np.float32)
     rows = Data(["a", "b"], targets, features=features, drawn=True)
     problem = problem_of(rows, cr.losses.BCE(), recipe(folds=3, loss="bce"), 0)
-    grown, options = [], BoostingOptions
-    booster = Booster
+    grown = []
 
-    def watched(features, targets, seed, given: options, **others):
-        grown.append(given.iterations)
-        return booster(features, targets, seed, given, **others)
+    def watched(features, targets, seed, iterations, **others):
+        grown.append(iterations)
+        return Booster(features, targets, seed, iterations, **others)
 
-    monkeypatch.setattr("credibly.train.auto.Booster", watched)
-    found = kinds.fit_boosting(problem, all_stages=(1, 2, 20, 40))
+    monkeypatch.setattr(kinds, "Booster", watched)
+    monkeypatch.setattr(kinds, "STAGES", (1, 2, 20, 40))
+    found = kinds.fit_boosting(problem, always)
     assert grown[0] == 40
     assert grown[1] == grown[2] < 40
     assert found.options["iterations"] == grown[3] <= grown[1]
@@ -379,7 +383,8 @@ def test_without_a_calibrator_a_sum_has_no_shift():
     assert shift == 0
 
 
-def test_rare_features_cost_a_forest_little():
+def test_rare_features_cost_a_forest_little(monkeypatch):
+    monkeypatch.undo()
     noise = np.random.default_rng(0)
     rows = cr.data.synthetic(300)
     rare = dataclasses.replace(rows, features=(noise.random((300, 800)) < 0.01) * 1.0)
@@ -394,3 +399,41 @@ def test_rare_features_cost_a_forest_little():
         choice.estimated_seconds("forest", size, cr.train.Network()) for size in sizes[::-1]
     )
     assert few - 0.5 < (many - 0.5) / 4  # beside what every forest takes
+
+
+MEASURED = [
+    ("linear", Size(391, 72, 6, 5), 0.63),
+    ("linear", Size(1211, 294, 6, 5), 0.6),
+    ("linear", Size(333, 1449, 45, 5, 1396), 2.1),
+    ("linear", Size(16000, 256, 10, 1), 1.6),
+    ("linear", Size(4574, 1280, 20, 1), 6.7),
+    ("linear", Size(16000, 256, 200, 1), 24.0),
+    ("linear", Size(3904, 1836, 159, 1, 1800), 35.0),
+    ("mlp", Size(391, 72, 6, 5), 2.0),
+    ("mlp", Size(1500, 103, 14, 5), 7.6),
+    ("mlp", Size(333, 1449, 45, 5, 1396), 12.4),
+    ("mlp", Size(3904, 1836, 159, 1, 1800), 36.0),
+    ("mlp", Size(66200, 256, 80, 1), 130.0),
+    ("forest", Size(391, 72, 6, 5), 1.3),
+    ("forest", Size(1500, 103, 14, 5), 5.9),
+    ("forest", Size(333, 1449, 45, 5, 1396), 2.7),
+    ("boosting", Size(129, 43, 7, 5, 8), 0.43),
+    ("boosting", Size(326, 31, 12, 5, 3), 0.38),
+    ("boosting", Size(391, 72, 6, 5), 0.53),
+    ("boosting", Size(322, 271, 19, 5, 96), 2.5),
+    ("boosting", Size(1500, 103, 14, 5), 2.9),
+    ("boosting", Size(1211, 294, 6, 5), 2.2),
+    ("boosting", Size(333, 1449, 45, 5, 1396), 3.0),
+    ("boosting", Size(463, 1847, 27, 5, 1828), 1.4),
+    ("boosting", Size(1123, 1001, 53, 5, 337), 39.0),
+    ("boosting", Size(4573, 1280, 20, 1), 23.0),
+    ("boosting", Size(16000, 256, 10, 1), 3.8),
+    ("boosting", Size(17215, 500, 22, 1, 379), 12.0),
+]
+"""CPU seconds of candidates on shared sets, one thread."""
+
+
+@pytest.mark.parametrize(("name", "size", "measured"), MEASURED)
+def test_estimated_cost_is_near_the_measured(name, size, measured, monkeypatch):
+    monkeypatch.undo()
+    assert 0.5 < choice.estimated_seconds(name, size, cr.train.Network()) / measured < 2

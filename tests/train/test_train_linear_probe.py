@@ -7,16 +7,14 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from sklearn.linear_model import LogisticRegression
 from train_instances import awkward, pictures, pretrained_weights, sha, train_by_two
 
 import credibly as cr
-from credibly import InputError, losses
+from credibly import InputError
 from credibly.models import build
-from credibly.train import Callback, fit, fitting, recipe, resolve
-from credibly.train.distributed import SingleProcess
-from credibly.train.linear import can_probe, solve_last_layer
+from credibly.train import Callback, fit, recipe, resolve
 
 NETWORK = {"model": "resnet20-32", "epochs": 2, "batch_size": 16}
 
@@ -27,74 +25,62 @@ def pretrained(tmp_path_factory) -> str:
     return pretrained_weights(tmp_path_factory.mktemp("weights"))
 
 
-def plain(rows):
-    return rows.torch_dataset(train=False)
-
-
-WELL_POSED = {"penalties": [1000.0, 300.0, 100.0]}
-
-
-def started(data, loss, **options):
-    """A network whose last layer was solved, and what held-out rows said."""
-    torch.manual_seed(0)
-    network, criterion = build("resnet20-32", data, len(data.labels)), losses.from_name(loss)
-    here = SingleProcess(), Callback()
-    found = solve_last_layer(recipe(**NETWORK), network, criterion, data, *here, **options)
-    return network.eval(), found
-
-
 def features_of(network, part):
+    rows = part.torch_dataset(train=False)
     with torch.no_grad():
-        return network.features(torch.stack([plain(part)[i][0] for i in range(len(part))])).double()
+        return network.features(rows.batch(range(len(part)))[0]).double()
 
 
-def test_the_solution_is_that_of_scikit_learn():
+def started(data, loss, weights, **options):
+    """A run whose training moves nothing, and the metrics of each penalty for its last layer."""
+    heard = []
+
+    class Ear(Callback):
+        def on_linear_probe(self, figures) -> None:
+            heard.append(figures)
+
+    still = {"learning_rate": 1e-30, "weight_decay": 0.0, "select": "last", "epochs": 1}
+    settings = recipe(**{**NETWORK, **still, "weights": weights, "loss": loss}, **options)
+    return fit(data, settings, callback=Ear()), heard
+
+
+def test_the_solution_is_that_of_scikit_learn(pretrained):
     data = pictures(200)
-    network, found = started(data, "bce", **WELL_POSED)
-    train = data.part("train")
+    run, heard = started(data, "bce", pretrained)
+    network, train = run.model, data.part("train")
     inputs = features_of(network, train)
     scale = float(inputs.square().mean().sqrt())
+    l2 = min(heard, key=lambda figures: figures["nll"])["l2"]
+    scores = run.scores(train).numpy()
     for label in range(4):
-        model = LogisticRegression(C=1 / found.l2, tol=1e-10, max_iter=5000)
+        model = LogisticRegression(C=1 / l2, tol=1e-10, max_iter=5000)
         model.fit((inputs / scale).numpy(), train.targets[:, label])
         expected = model.decision_function((inputs / scale).numpy())
-        with torch.no_grad():
-            scores = network(torch.stack([plain(train)[i][0] for i in range(len(train))]))
-        np.testing.assert_allclose(scores[:, label].numpy(), expected, atol=2e-2)
+        np.testing.assert_allclose(scores[:, label], expected, atol=2e-2 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("loss", ["bce", "spa", "softmax", "twl", "asl"])
-def test_the_last_layer_beats_constant_scores_on_held_out_rows(loss):
+def test_the_last_layer_beats_constant_scores_on_held_out_rows(loss, pretrained):
     data = pictures(200)
-    _, found = started(data, loss)
+    _, heard = started(data, loss, pretrained)
     rates = data.part("train").targets.mean(axis=0)
     constant = cr.metrics.log_loss(
         np.tile(rates, (len(data.part("calibration")), 1)), data.part("calibration").targets
     )
-    assert min(row["nll"] for row in found.tried) < constant
+    assert min(row["nll"] for row in heard) < constant
 
 
-class Larger(torch.nn.Module):
-    """A backbone whose features are a thousand times as large."""
-
-    def __init__(self, backbone: torch.nn.Module) -> None:
-        super().__init__()
-        self.backbone = backbone
-
-    def forward(self, inputs):
-        return 1000 * self.backbone(inputs)
-
-
-def test_features_of_any_scale_have_the_same_solution():
-    data = pictures(200)
-    first, found = started(data, "bce", **WELL_POSED)
-    torch.manual_seed(0)
-    second = build("resnet20-32", data, 4)
-    second.backbone = Larger(second.backbone)
-    here = SingleProcess(), Callback()
-    again = solve_last_layer(recipe(**NETWORK), second, losses.BCE(), data, *here, **WELL_POSED)
-    assert again.l2 == found.l2
-    torch.testing.assert_close(1000 * second.head.weight, first.head.weight, atol=1e-3, rtol=1e-2)
+def test_features_of_any_scale_have_the_same_solution(pretrained, tmp_path):
+    """The last norm of this network scales its features."""
+    data, state = pictures(200), load_file(pretrained)
+    larger = {name: 1000 * state[name] for name in ("norm.weight", "norm.bias")}
+    save_file({**state, **larger}, tmp_path / "larger.safetensors")
+    one, first = started(data, "bce", pretrained)
+    two, second = started(data, "bce", str(tmp_path / "larger.safetensors"))
+    assert [row["l2"] for row in first] == [row["l2"] for row in second]
+    test = data.part("test")
+    assert features_of(two.model, test).mean() > 900 * features_of(one.model, test).mean() > 0
+    torch.testing.assert_close(two.scores(test), one.scores(test), atol=1e-2, rtol=1e-2)
 
 
 def test_weights_without_finite_features_are_refused(tmp_path):
@@ -154,19 +140,15 @@ def test_without_held_out_rows_nothing_is_solved(pretrained):
 
 
 @pytest.mark.parametrize("loss", ["bce", "quasibinary", "avgk", "role", "softmax", "joint"])
-def test_only_losses_that_depend_on_one_score_per_label_alone_can_probe(loss):
-    criterion = losses.from_name(loss, num_labels=4, num_rows=9, average_size=2.0)
-    assert can_probe(criterion) == (loss in ("bce", "softmax"))
+def test_only_losses_that_depend_on_one_score_per_label_alone_can_probe(loss, pretrained):
+    settings = recipe(**NETWORK, weights=pretrained, loss=loss, average_size=2.0)
+    assert resolve(settings, pictures()).probe_first == (loss in ("bce", "softmax"))
 
 
-def test_an_interrupted_run_ends_bit_identical_and_solves_once(pretrained, tmp_path, monkeypatch):
-    solved = []
-
-    def counted(*arguments):
-        solved.append(1)
-        return solve_last_layer(*arguments)
-
-    monkeypatch.setattr(fitting, "solve_last_layer", counted)
+def test_an_interrupted_run_ends_bit_identical_and_solves_once(pretrained, tmp_path):
+    class Ear(Callback):
+        def on_linear_probe(self, figures) -> None:
+            raise AssertionError("solved again")
 
     class Stop(Callback):
         def on_update(self, done: int, total: int) -> None:
@@ -177,8 +159,7 @@ def test_an_interrupted_run_ends_bit_identical_and_solves_once(pretrained, tmp_p
     fit(pictures(), settings, folder=tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
         fit(pictures(), settings, folder=tmp_path / "broken", callback=Stop())
-    fit(pictures(), settings, folder=tmp_path / "broken", resume=True)
-    assert len(solved) == 2
+    fit(pictures(), settings, folder=tmp_path / "broken", resume=True, callback=Ear())
     for name in ("model.safetensors", "calibration.json", "predictions.parquet", "log.jsonl"):
         assert sha(tmp_path / "broken" / name) == sha(tmp_path / "whole" / name), name
 

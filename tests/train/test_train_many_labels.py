@@ -7,17 +7,15 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 import credibly as cr
 from credibly import InputError
+from credibly.cli import main
 from credibly.data import Data
 from credibly.predictions import Dataset, Predictions
 from credibly.retrieve import search
 from credibly.targets import SparseTargets
-from credibly.train import extreme_classification as many
 from credibly.train import fit, recipe
-from credibly.train.prediction import predict_to
 
 SETTINGS = recipe(loss="spa", model="mlp", hidden=16, epochs=8, learning_rate=0.02)
 LABELS = 60
@@ -75,7 +73,11 @@ def test_sparse_and_dense_targets_train_the_same_model(loss, tmp_path):
 def test_a_run_predicts_new_rows_after_loading(run, tmp_path):
     loaded = cr.load(run.folder)
     new = rows(seed=5, count=40)
-    predict_to(loaded, new, tmp_path / "parts", shards=2)
+    truth = new.dense_targets
+    labels = np.array(new.labels)
+    np.savez(tmp_path / "new.npz", features=new.features, targets=truth, labels=labels)
+    command = ["predict", str(run.folder), str(tmp_path / "new.npz"), "--quiet"]
+    assert main([*command, "--out", str(tmp_path / "parts"), "--shards", "2"]) == 0
     dataset = Dataset(tmp_path / "parts")
     assert (dataset.num_rows, dataset.top) == (40, True)
     again = np.concatenate([batch.probabilities for batch in dataset.batches()])
@@ -98,13 +100,12 @@ def test_a_resumed_run_goes_on(tmp_path):
 
 
 def test_the_largest_scores_do_not_depend_on_chunks(monkeypatch):
-    head, hidden = nn.Linear(4, 37), torch.randn(6, 4)
-    expected = head(hidden).topk(5, dim=1)
-    monkeypatch.setattr(many, "ENTRIES", 48)
-    values, numbers, log_sum = many.top_scores(hidden, head, 5)
-    torch.testing.assert_close(values, expected.values)
-    torch.testing.assert_close(numbers, expected.indices)
-    torch.testing.assert_close(log_sum.float(), head(hidden).logsumexp(1))
+    done = fit(rows(), dataclasses.replace(SETTINGS, loss="softmax", epochs=2))
+    whole = done.predict(rows(seed=5))
+    monkeypatch.setattr("credibly.train.extreme_classification.ENTRIES", 48)
+    parts = done.predict(rows(seed=5))
+    np.testing.assert_array_equal(parts.top, whole.top)
+    np.testing.assert_allclose(parts.probabilities, whole.probabilities, rtol=1e-5)
 
 
 BAD = {

@@ -16,7 +16,6 @@ from starlette.testclient import TestClient
 import credibly as cr
 from credibly.app.server import create_app
 from credibly.cli import main
-from credibly.data.preparation import Columns
 
 LABELS = ["diabetes", "hypertension"]
 ROWS = 300
@@ -190,7 +189,8 @@ def test_new_categories_and_gaps_are_zeros_and_counted(tmp_path):
     new = rows.drop(columns=LABELS).iloc[:4].assign(colour=["red", "teal", None, "pink"])
     with pytest.warns(UserWarning, match=r"the training rows did not have.*'colour' \(2\)"):
         found = run.predict(new).probabilities
-    features = run.preparation.transform(Columns(pa.Table.from_pandas(new)))
+    with pytest.warns(UserWarning, match="the training rows did not have"):
+        features = run.read(new).features
     assert features[1:, 1:].tolist() == [[0, 0, 0]] * 3
     gap = run.predict(new.assign(colour=[None] * 4)).probabilities
     np.testing.assert_allclose(found[1:], gap[1:], rtol=1e-5)

@@ -8,15 +8,13 @@ import json
 import numpy as np
 import pytest
 import torch
-from train_instances import awkward, pictures, sha, single
+from train_instances import awkward, pictures, save_npz, sha, single
 
 import credibly as cr
 from credibly import InputError
-from credibly.data.torch_datasets import stream
+from credibly.cli import main
 from credibly.papers import preset
 from credibly.train import export, fit, recipe
-from credibly.train import trainer as trainer_module
-from credibly.train.prediction import predict_to
 
 LINEAR = recipe(model="linear", epochs=3, batch_size=32, learning_rate=0.05)
 LOSSES = [
@@ -81,13 +79,11 @@ def test_early_stopping_stops_early(tmp_path):
 
 
 def test_prior_bias_starts_at_the_label_rates():
-    from credibly.train.assembly import build_loss, build_model
-
     rows = awkward().part("train")
     for loss in ("bce", "spa", "asl"):
-        settings = dataclasses.replace(LINEAR, loss=loss)
-        criterion = build_loss(settings, rows, len(rows))
-        model = build_model(settings, rows, criterion, 0)
+        settings = dataclasses.replace(LINEAR, loss=loss, epochs=1, learning_rate=1e-9)
+        done = fit(awkward(), settings)
+        criterion, model = done.criterion, done.model
         known = rows.targets >= 0
         rates = (np.where(known, rows.targets, 0).sum(0) + 0.5) / (known.sum(0) + 1)
         started = criterion.probabilities(model.head.bias.detach()[None])[0]
@@ -108,20 +104,6 @@ def test_workers_decode_the_same_rows(tmp_path):
     fit(pictures(), settings, folder=tmp_path / "none")
     fit(pictures(), dataclasses.replace(settings, workers=1), folder=tmp_path / "one")
     assert sha(tmp_path / "none/predictions.parquet") == sha(tmp_path / "one/predictions.parquet")
-
-
-class RowNumbers:
-    """Rows that say how much memory their batch's row numbers keep."""
-
-    def batch(self, rows):
-        return torch.tensor(rows.untyped_storage().nbytes()), rows, rows
-
-
-def test_batches_of_workers_own_the_memory_of_their_row_numbers():
-    """Sending a batch moves that memory while the worker reads the next batch's rows."""
-    batches = torch.arange(64).split(8)
-    for size, _, rows in stream(RowNumbers(), batches, 1):
-        assert size == rows.nbytes
 
 
 def test_a_frozen_backbone_s_features_are_kept_and_give_the_same_run(tmp_path):
@@ -226,11 +208,19 @@ def test_predict_refuses_other_labels_features_and_kinds(run):
 # Shards --------------------------------------------------------------------------------------
 
 
-def test_parts_of_many_processes_are_the_whole(run, tmp_path):
-    rows = awkward()
-    predict_to(run, rows, tmp_path / "whole.parquet")
+def predict(run, folder, out, *flags, seed=0):
+    """Predict the rows of a file by the command line; return its exit code."""
+    source = save_npz(folder / f"rows{seed}.npz", awkward(seed=seed))
+    command = ["predict", str(run.folder), str(source), "--out", str(folder / out), "--quiet"]
+    return main([*command, *flags])
+
+
+def test_parts_of_many_processes_are_the_whole(run, tmp_path, monkeypatch):
+    assert predict(run, tmp_path, "whole.parquet") == 0
+    monkeypatch.setenv("WORLD_SIZE", "3")
     for process in range(3):
-        predict_to(run, rows, tmp_path / "parts", shards=4, process=process, processes=3)
+        monkeypatch.setenv("RANK", str(process))
+        assert predict(run, tmp_path, "parts", "--shards", "4") == 0
     whole = cr.Predictions.read(tmp_path / "whole.parquet")
     parts = cr.Predictions.read(tmp_path / "parts")
     assert parts.ids.tolist() == whole.ids.tolist()
@@ -238,19 +228,22 @@ def test_parts_of_many_processes_are_the_whole(run, tmp_path):
     np.testing.assert_array_equal(parts.targets, whole.targets)
 
 
-def test_finished_parts_are_skipped_and_strange_ones_refused(run, tmp_path):
-    rows = awkward()
-    assert len(predict_to(run, rows, tmp_path / "parts", shards=3)) == 3
-    (tmp_path / "parts" / "part-00001-of-00003.parquet").unlink()
-    again = predict_to(run, rows, tmp_path / "parts", shards=3)
-    assert [path.name for path in again] == ["part-00001-of-00003.parquet"]
-    with pytest.raises(InputError, match="another run or of other rows"):
-        predict_to(run, awkward(seed=1), tmp_path / "parts", shards=3)
+def test_finished_parts_are_skipped_and_strange_ones_refused(run, tmp_path, capsys):
+    assert predict(run, tmp_path, "parts", "--shards", "3") == 0
+    files = sorted((tmp_path / "parts").glob("*.parquet"))
+    assert len(files) == 3
+    files[1].unlink()
+    before = [files[0].stat().st_mtime_ns, files[2].stat().st_mtime_ns]
+    assert predict(run, tmp_path, "parts", "--shards", "3") == 0
+    assert sorted((tmp_path / "parts").glob("*.parquet")) == files
+    assert before == [files[0].stat().st_mtime_ns, files[2].stat().st_mtime_ns]
+    assert predict(run, tmp_path, "parts", "--shards", "3", seed=1) == 2
+    assert "another run or of other rows" in " ".join(capsys.readouterr().err.split())
 
 
-def test_several_shards_need_a_folder(run, tmp_path):
-    with pytest.raises(InputError, match="need a folder"):
-        predict_to(run, awkward(), tmp_path / "one.parquet", shards=2)
+def test_several_shards_need_a_folder(run, tmp_path, capsys):
+    assert predict(run, tmp_path, "one.parquet", "--shards", "2") == 2
+    assert "need a folder" in " ".join(capsys.readouterr().err.split())
 
 
 # ONNX ----------------------------------------------------------------------------------------
@@ -309,9 +302,7 @@ def test_an_onnx_file_with_other_label_sets_is_not_written(tmp_path):
 
 def test_an_onnx_file_that_differs_is_not_written(tmp_path, monkeypatch, run):
     pytest.importorskip("onnxruntime", reason="needs the extra `export`")
-    from credibly.train import onnx
-
-    monkeypatch.setattr(onnx, "_difference", lambda *_: 0.5)
+    monkeypatch.setattr("credibly.train.onnx._difference", lambda *_: 0.5)
     with pytest.raises(InputError, match=r"differ from torch by 0\.5"):
         export(run, tmp_path / "model.onnx")
     assert not list(tmp_path.iterdir())
@@ -336,8 +327,6 @@ def test_lbfgs_trains_the_last_layer_of_any_network_on_its_features(loss, tmp_pa
 
 
 def test_the_transfer_preset_takes_a_backbone(tmp_path):
-    from credibly.cli import main
-
     scenes = cr.data.digits(120)
     arrays = {"images": scenes.images, "targets": scenes.targets, "split": scenes.split}
     np.savez(tmp_path / "scenes.npz", labels=np.array(scenes.labels), **arrays)
@@ -378,9 +367,9 @@ def test_many_labels_train_with_last_layer_and_loss_in_one(tmp_path, monkeypatch
     plain = fit(rows, settings, folder=tmp_path / "plain")
     monkeypatch.setattr("credibly.train.trainer.MANY_LABELS", 10)
     calls = []
-    whole = trainer_module.fused_linear
     monkeypatch.setattr(
-        trainer_module, "fused_linear", lambda *parts: calls.append(1) or whole(*parts)
+        "credibly.train.trainer.fused_linear",
+        lambda *parts: calls.append(1) or cr.losses.fused_linear(*parts),
     )
     fused = fit(rows, settings, folder=tmp_path / "fused")
     assert calls

@@ -16,7 +16,6 @@ from credibly.data import Data
 from credibly.predictions import Dataset
 from credibly.targets import SparseTargets
 from credibly.train import fit, recipe, resolve
-from credibly.train.prediction import predict_to
 
 ROWS, WIDTH = 240, 50
 
@@ -103,7 +102,7 @@ def test_a_run_on_sparse_features_learns_predicts_and_is_read_again(model, tmp_p
     sparse_scores = cr.load(tmp_path / "run").predict(test).probabilities
     dense_scores = done.predict(test.sparse_features.dense()).probabilities
     np.testing.assert_allclose(sparse_scores, dense_scores, atol=1e-5)
-    predict_to(done, data, tmp_path / "all.parquet")
+    done.predict(data).write(tmp_path / "all.parquet")
     assert Dataset(tmp_path / "all.parquet").num_rows == len(data)
 
 

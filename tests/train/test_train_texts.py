@@ -15,7 +15,6 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 import credibly as cr
 from credibly.cli import main
 from credibly.data import Data
-from credibly.models.text import build_text
 from credibly.train import linear, recipe
 
 TEST = 1  # what `split` says of a row
@@ -61,19 +60,20 @@ def test_a_run_loads_without_pickle_and_predicts_the_same(run):
 
 def test_the_weights_of_terms_are_those_of_scikit_learn():
     texts = np.array([["the cat sat"], ["the dog, the cat"], [""], ["dog dog dog"]], dtype=object)
-    data = Data(["x"], np.zeros((4, 1)), texts=texts)
-    ours = build_text("tfidf", data, 1).encode(texts).matrix.toarray()
+    data = Data(["x"], np.eye(4)[:, :1], texts=texts, split=np.zeros(4))
+    model = cr.train.fit(data, cr.train.TextLinear(l2=1.0, calibrate="none")).model
+    ours = model.encode(texts).matrix.toarray()
     theirs = TfidfVectorizer(sublinear_tf=True).fit_transform(texts[:, 0]).toarray()
     assert np.allclose(ours, theirs, atol=1e-6)
 
 
 def test_the_gradient_of_sparse_rows_is_that_of_dense_ones():
     rows = comments(30)
-    model = build_text("tfidf", rows, 3)
+    model = cr.train.fit(rows, recipe("tfidf", epochs=1)).model.float()
     encoded = model.encode(rows.texts)
     torch.nn.init.normal_(model.head.weight)
     weight = model.head.weight
-    pull = torch.randn(30, 3)
+    pull = torch.randn(30, len(LABELS))
     dense = torch.from_numpy(encoded.matrix.toarray())
     gradients = []
     for inputs in (dense, encoded.batch(np.arange(30))):

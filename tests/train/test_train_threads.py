@@ -1,11 +1,11 @@
 """Small tables are trained with one thread, and the caller's threads come back."""
 
+import numpy as np
 import pytest
 import torch
 
 import credibly as cr
 from credibly.train import fit, recipe
-from credibly.train.distributed import SMALL, threads_for
 
 
 @pytest.fixture
@@ -16,13 +16,21 @@ def two_threads():
     torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize(("entries", "expected"), [(0, 1), (SMALL, 1), (SMALL + 1, 2)])
-def test_only_small_matrices_are_limited(entries, expected, two_threads):
-    with threads_for(entries):
-        assert torch.get_num_threads() == expected
-    assert torch.get_num_threads() == 2
-    with pytest.raises(ZeroDivisionError), threads_for(entries):
-        raise ZeroDivisionError
+@pytest.mark.parametrize(("width", "expected"), [(5000, 1), (5001, 2)])
+def test_only_small_matrices_are_limited(width, expected, two_threads):
+    """The limit is a million entries. It is lifted after an error too."""
+    seen = []
+
+    class Stop(cr.train.Callback):
+        def on_epoch(self, figures):
+            seen.append(torch.get_num_threads())
+            raise ZeroDivisionError
+
+    features = np.random.default_rng(0).normal(size=(200, width)).astype(np.float32)
+    rows = cr.data.from_arrays(features=features, targets=features[:, :2] > 0)
+    with pytest.raises(ZeroDivisionError):
+        fit(rows, recipe(model="linear", epochs=1), callback=Stop())
+    assert seen == [expected]
     assert torch.get_num_threads() == 2
 
 

@@ -9,12 +9,24 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from train_instances import pictures, pretrained_weights
+from train_instances import DATA, pictures, pretrained_weights
 
 import credibly as cr
 from credibly.cli import main
-from credibly.train import fit, recipe
-from credibly.train.optimizer import SGD, AdamW, flatten_optimizer, restore_optimizer
+from credibly.data.torch_datasets import stream
+from credibly.losses import BCE, OnlineEstimation
+from credibly.models import build
+from credibly.train import Recipe, fit, recipe
+from credibly.train.distributed import SingleProcess, epoch_batches, score, scoring_batches, share
+from credibly.train.optimizer import (
+    SGD,
+    AdamW,
+    Average,
+    build_optimizer,
+    flatten_optimizer,
+    learning_rate,
+    restore_optimizer,
+)
 
 TRAIN, CALIBRATION = 0, 2  # what `split` says of a row
 
@@ -227,3 +239,155 @@ def test_the_progress_of_scoring_ends_at_the_number_of_rows():
     parts = [len(rows.part(part)) for part in ("calibration", "test")]
     assert [total for done, total in seen if done == total] == parts
     assert all(done <= total for done, total in seen)
+
+
+# Rates, averages and batches --------------------------------------------------------------
+
+
+NETWORKS = {
+    "resnet20-32": (3, 8, 8),
+    "efficientnet-lite0": (3, 32, 32),
+    "densenet40-12": (3, 8, 8),
+    "mlp": (6,),
+    "linear": (6,),
+}
+each_network = pytest.mark.parametrize("name", NETWORKS)
+
+
+def scales(settings: Recipe, model, criterion=None) -> dict[int, float]:
+    """The factor on the rate of each parameter, by its id."""
+    optimizer = build_optimizer(settings, model, criterion or BCE())
+    return {id(p): group["scale"] for group in optimizer.param_groups for p in group["params"]}
+
+
+@each_network
+def test_every_parameter_is_in_one_layer_in_the_order_of_the_network(name):
+    model = build(name, NETWORKS[name], 3)
+    listed = [id(p) for layer in model.layers() for p in layer]
+    assert sorted(listed) == sorted(id(p) for p in model.backbone.parameters())
+    assert len(listed) == len(set(listed))
+
+
+@each_network
+def test_rates_fall_from_the_head_to_the_input(name):
+    model = build(name, NETWORKS[name], 3)
+    found = scales(recipe(backbone_rate=0.5, layer_decay=0.8), model)
+    assert all(found[id(p)] == 1 for p in model.head.parameters())
+    layers = model.layers()
+    for place, layer in enumerate(layers):
+        expected = 0.5 * 0.8 ** (len(layers) - 1 - place)
+        assert [found[id(p)] for p in layer] == pytest.approx([expected] * len(layer))
+
+
+def test_parameters_of_the_loss_are_trained_once_at_the_full_rate():
+    model = build("mlp", (6,), 3)
+    criterion = OnlineEstimation(num_rows=10, num_labels=3, average_size=1.0)
+    for settings in (recipe("mlp"), recipe(backbone_rate=0.1), recipe(layer_decay=0.5)):
+        optimizer = build_optimizer(settings, model, criterion)
+        listed = [id(p) for group in optimizer.param_groups for p in group["params"]]
+        assert len(listed) == len(set(listed))
+        found = scales(settings, model, criterion)
+        assert {found[id(p)] for p in criterion.parameters()} <= {1.0}
+        assert set(found) >= {id(p) for p in criterion.parameters()}
+
+
+@each_network
+def test_the_average_of_weights_lies_between_them_and_keeps_fixed_numbers(name):
+    model = build(name, NETWORKS[name], 3)
+    first = {key: value.clone() for key, value in model.state_dict().items()}
+    average = Average(model, decay=0.5)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(1.0)
+    average.update(model, updates=100)
+    for key, value in model.state_dict().items():
+        expected = (first[key] + value) / 2 if value.is_floating_point() else value
+        torch.testing.assert_close(average.state[key], expected)
+
+
+@pytest.mark.parametrize("schedule", ["cosine", "constant", "step", "onecycle"])
+def test_the_learning_rate_stays_within_its_bounds_and_peaks_at_its_highest(schedule):
+    milestones = (0.5,) if schedule == "step" else ()
+    settings = recipe(schedule=schedule, warmup=0.2, milestones=milestones, learning_rate=2.0)
+    rates = [learning_rate(settings, step, 100) for step in range(100)]
+    assert all(0 < rate <= 2.0 for rate in rates)
+    assert max(rates) == pytest.approx(2.0, rel=0.06)
+    assert rates[0] < rates[10] < rates[19]
+    if schedule != "constant":
+        assert rates[99] <= 0.2
+
+
+@pytest.mark.parametrize(("rows", "size", "processes"), [(10, 4, 1), (101, 32, 3), (7, 7, 2)])
+def test_processes_together_see_every_row_once_an_epoch(rows, size, processes):
+    batches = epoch_batches(rows, size, seed=3, epoch=5)
+    shares = [share(batches, rank, processes) for rank in range(processes)]
+    for number, batch in enumerate(batches):
+        assert torch.cat([part[number] for part in shares]).equal(batch)
+        assert len(batch) <= size
+    assert torch.cat(batches).sort().values.equal(torch.arange(rows))
+    assert max(map(len, batches)) - min(map(len, batches)) <= 1
+
+
+def test_the_order_is_a_function_of_seed_and_epoch():
+    def order(seed, epoch):
+        return torch.cat(epoch_batches(50, 8, seed, epoch)).tolist()
+
+    assert order(0, 1) == order(0, 1)
+    assert order(0, 1) != order(0, 2)
+    assert order(0, 1) != order(1, 0)
+
+
+def test_the_average_of_constant_weights_is_those_weights_and_integers_are_copied():
+    model = torch.nn.BatchNorm1d(3)
+    average = Average(model, 0.5)
+    model(torch.randn(8, 3))
+    with torch.no_grad():
+        model.weight.fill_(3.0)
+    for update in range(1, 60):
+        average.update(model, update)
+    assert average.state["weight"].allclose(torch.full((3,), 3.0))
+    assert average.state["num_batches_tracked"] == 1
+
+
+def test_batches_hold_rows_of_like_length_and_every_row_once():
+    lengths = np.random.default_rng(0).integers(1, 500, 1000)
+    batches = epoch_batches(1000, 16, seed=1, epoch=2, lengths=lengths)
+    assert sorted(torch.cat(batches).tolist()) == list(range(1000))
+    padded = sum(len(b) * lengths[b].max() for b in batches)
+    plain = sum(len(b) * lengths[b].max() for b in epoch_batches(1000, 16, 1, 2))
+    assert padded < 1.15 * lengths.sum() < plain
+    again = epoch_batches(1000, 16, seed=1, epoch=2, lengths=lengths)
+    assert all(torch.equal(one, two) for one, two in zip(batches, again, strict=True))
+    scored = scoring_batches(torch.arange(1000), 1024, lengths)
+    assert sorted(torch.cat(scored).tolist()) == list(range(1000))
+    assert max(len(b) * lengths[b].max() for b in scored) <= 16_384
+
+
+@pytest.mark.parametrize("kind", ["pictures", "awkward"])
+def test_images_are_scored_as_many_at_a_time_as_fit_the_bytes(kind):
+    rows = DATA[kind]().torch_dataset(train=False)
+    model = build("cnn" if kind == "pictures" else "mlp", DATA[kind](), 4).eval()
+    sizes = []
+    model.register_forward_pre_hook(lambda module, given: sizes.append(len(given[0])))
+    scores = []
+    for limit in (2**29, 2**19, 1):
+        sizes.clear()
+        scores.append(score(model, rows, SingleProcess(), max_bytes=limit))
+        assert max(sizes) == {2**29: len(rows), 2**19: 8, 1: 1}[limit] or kind == "awkward"
+    torch.testing.assert_close(scores[1], scores[0])
+    torch.testing.assert_close(scores[2], scores[0])
+    assert not model.training
+
+
+class RowNumbers:
+    """Rows that say how much memory their batch's row numbers keep."""
+
+    def batch(self, rows):
+        return torch.tensor(rows.untyped_storage().nbytes()), rows, rows
+
+
+def test_batches_of_workers_own_the_memory_of_their_row_numbers():
+    """Sending a batch moves that memory while the worker reads the next batch's rows."""
+    batches = torch.arange(64).split(8)
+    for size, _, rows in stream(RowNumbers(), batches, 1):
+        assert size == rows.nbytes

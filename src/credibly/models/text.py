@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -18,7 +17,7 @@ from torch import Tensor, nn
 
 from credibly.checks import InputError, at_least
 from credibly.data import Data, SparseRows
-from credibly.data.token_rows import Encoded, Tensors, TokenRows
+from credibly.data.token_rows import Tensors, TokenRows
 from credibly.files import atomic_path
 from credibly.models.backbones import huggingface_config, huggingface_model, library
 from credibly.models.network import PRETRAINED, Inputs, NetworkModule, Standardize
@@ -68,14 +67,6 @@ class TextNetwork(NetworkModule):
 
     input_names: tuple[str, ...] = ("inputs",)
     """What an exported file takes; one name stands for the rows as one dense matrix."""
-
-    @abstractmethod
-    def encode(self, texts: Array) -> Encoded:
-        """Encode texts of shape (rows, columns) as rows of tensors."""
-
-    @abstractmethod
-    def write_encoder(self, folder: Path) -> None:
-        """Write what ``encode`` needs, except the weights, into ``folder``; never a pickle."""
 
     def read_encoder(self, folder: Path) -> None:
         """Do nothing: built-in networks are built from the folder."""

@@ -245,36 +245,22 @@ def _depth(tree: Nodes) -> int:
 
 # Growing -----------------------------------------------------------------------------------------
 
-COLUMNS: dict[str, float | str] = {"extra": 0.3, "random": "sqrt"}
-"""Columns that a split of each kind of tree looks at, as scikit-learn takes it."""
-
 SMOOTHING = (0.3, 0.1, 0.03, 0.01, 0.003)
 """Weights of the pseudo-tree at the labels' rates, in trees' worth of all; the best is kept."""
 
 
-@dataclass(frozen=True)
-class ForestOptions:
-    """Options of growing a forest.
-
-    Attributes:
-        trees: number of trees.
-        kinds: types of trees, in equal shares: ``extra`` (extra trees: random thresholds, splits
-            consider 30 % of the columns) or ``random`` (random forest: the best threshold, splits
-            consider the square root of the number of columns).
-        leaf: minimum number of rows per leaf.
-    """
-
-    trees: int = 400
-    kinds: tuple[str, ...] = ("extra", "random")
-    leaf: int = 1
+TREES_OF_FOREST = 400
+"""Half of them are extra trees: random thresholds, splits consider 30 % of the columns. The others
+are a random forest: the best threshold, splits consider the square root of their number."""
 
 
 def grow_forest(
     features: Array,
     targets: Array,
     seed: int,
-    options: ForestOptions,
     *,
+    trees: int = TREES_OF_FOREST,
+    leaf: int = 1,
     weights: Array | None = None,
     exclusive: bool = False,
 ) -> tuple[TreesModule, Array]:
@@ -287,14 +273,15 @@ def grow_forest(
         features: (n, d); NaN is missing.
         targets: (n, L) of 0, 1, soft values and −1 for unknown.
         seed: of rows, columns and thresholds.
-        options: how to grow.
+        trees: number of trees.
+        leaf: minimum number of rows per leaf.
         weights: (n,) the weight of each row, by which trees sample rows. None: 1.
         exclusive: whether exactly one label is present in each row.
 
     Example:
         >>> noise = np.random.default_rng(0)
         >>> rows = noise.normal(size=(200, 3))
-        >>> forest, scores = grow_forest(rows, rows[:, :2] > 0, 0, ForestOptions(trees=30))
+        >>> forest, scores = grow_forest(rows, rows[:, :2] > 0, 0, trees=30)
         >>> scores.shape, bool((forest(torch.from_numpy(rows)).numpy() > 0).any())
         ((200, 2), True)
     """
@@ -303,19 +290,26 @@ def grow_forest(
     known, counts_for = targets >= 0, _entry_weights(targets, weights)
     rates = _rates(targets, counts_for)
     filled = np.where(known, targets, rates)
-    trees, votes, counts = [], np.zeros(targets.shape), np.zeros(len(targets))
-    for tree, bag in _grown(inputs, filled, weights, seed, options):
-        nodes = _regression_nodes(tree.tree_, targets.shape[1])
-        leaf = tree.tree_.apply(inputs)
+    grown, votes, counts = [], np.zeros(targets.shape), np.zeros(len(targets))
+    for tree, bag in _grown(inputs, filled, weights, seed, trees, leaf):
+        nodes = Nodes(
+            feature=tree.feature,
+            threshold=tree.threshold,
+            missing_left=tree.missing_go_to_left.astype(bool),
+            left=tree.children_left,
+            right=tree.children_right,
+            values=tree.value.reshape(-1, targets.shape[1]).copy(),
+        )
+        leaves = tree.apply(inputs)
         if not known.all():
-            nodes.values = _known_values(nodes, leaf, bag, targets, known, rates)
+            nodes.values = _known_values(nodes, leaves, bag, targets, known, rates)
         left_out = np.bincount(bag, minlength=len(targets)) == 0
-        votes[left_out] += nodes.values[leaf[left_out]]
+        votes[left_out] += nodes.values[leaves[left_out]]
         counts[left_out] += 1
-        trees.append(nodes)
-    for nodes in trees:
-        nodes.values = nodes.values / len(trees)
-    model = TreesModule("forest", inputs.shape[1], targets.shape[1]).set_trees(trees)
+        grown.append(nodes)
+    for nodes in grown:
+        nodes.values = nodes.values / len(grown)
+    model = TreesModule("forest", inputs.shape[1], targets.shape[1]).set_trees(grown)
     model.base.copy_(torch.from_numpy(rates))
     model.exclusive.fill_(exclusive)
     shares = np.where(counts[:, None] > 0, votes / np.maximum(counts, 1)[:, None], rates)
@@ -323,29 +317,19 @@ def grow_forest(
 
 
 def _grown(
-    inputs: Array, targets: Array, weights: Array | None, seed: int, options: ForestOptions
+    inputs: Array, targets: Array, weights: Array | None, seed: int, trees: int, leaf: int
 ) -> Iterator[tuple[Any, Array]]:
     """Yield each tree with the rows of its bag."""
     from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
 
-    kinds: JsonObject = {"extra": ExtraTreesRegressor, "random": RandomForestRegressor}
-    for place, name in enumerate(options.kinds):
-        own = options.trees // len(options.kinds) + (place < options.trees % len(options.kinds))
-        forest = kinds[name](own, bootstrap=True, n_jobs=1, random_state=(seed + place) % 2**32)
-        forest.set_params(min_samples_leaf=options.leaf, max_features=COLUMNS[name])
+    extra, random = ExtraTreesRegressor(trees - trees // 2), RandomForestRegressor(trees // 2)
+    columns: dict[Any, float | str] = {extra: 0.3, random: "sqrt"}
+    for place, (forest, share) in enumerate(columns.items()):
+        forest.set_params(bootstrap=True, random_state=(seed + place) % 2**32)
+        forest.set_params(min_samples_leaf=leaf, max_features=share)
         forest.fit(inputs, targets if targets.shape[1] > 1 else targets[:, 0], weights)
-        yield from zip(forest.estimators_, forest.estimators_samples_, strict=True)
-
-
-def _regression_nodes(tree: Any, num_labels: int) -> Nodes:
-    return Nodes(
-        feature=tree.feature,
-        threshold=tree.threshold,
-        missing_left=tree.missing_go_to_left.astype(bool),
-        left=tree.children_left,
-        right=tree.children_right,
-        values=tree.value.reshape(-1, num_labels).copy(),
-    )
+        for tree, bag in zip(forest.estimators_, forest.estimators_samples_, strict=True):
+            yield tree.tree_, bag
 
 
 def _known_values(
@@ -384,46 +368,8 @@ def _rates(targets: Array, weights: Array) -> Array:
 # Boosting -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class BoostingOptions:
-    """Options of boosting.
-
-    Attributes:
-        iterations: trees per label.
-        learning_rate: factor on the value of each tree.
-        leaves: maximum number of leaves per tree.
-        leaf: minimum number of rows per leaf.
-        l2: penalty on the values of leaves.
-        bins: maximum number of intervals of a column's values.
-        columns: share of the columns that a tree considers. Thresholds are random.
-    """
-
-    iterations: int = 100
-    learning_rate: float = 0.1
-    leaves: int = 15
-    leaf: int = 5
-    l2: float = 1.0
-    bins: int = 63
-    columns: float = 0.3
-
-    def parameters(self, seed: int, exclusive: bool) -> JsonObject:
-        """Return the options under LightGBM's names."""
-        return {
-            "objective": "multiclass" if exclusive else "cross_entropy",
-            "learning_rate": self.learning_rate,
-            "num_leaves": self.leaves,
-            "min_data_in_leaf": self.leaf,
-            "lambda_l2": self.l2,
-            "max_bin": self.bins,
-            "feature_fraction": self.columns,
-            "extra_trees": True,
-            "boost_from_average": False,
-            "deterministic": True,
-            "force_col_wise": True,
-            "num_threads": torch.get_num_threads(),
-            "seed": seed % 2**31,
-            "verbosity": -1,
-        }
+COLUMN_SHARE = 0.3
+"""Share of the columns that a boosted tree considers."""
 
 
 class Booster:
@@ -437,13 +383,13 @@ class Booster:
         features: (n, d); NaN is missing.
         targets: (n, L) of 0, 1, soft values and −1 for unknown.
         seed: of columns and thresholds.
-        options: how to grow.
+        iterations: trees per label.
         weights: (n,) the weight of each row. None: 1.
         exclusive: whether exactly one label is present in each row.
 
     Example:
         >>> rows = np.random.default_rng(0).normal(size=(200, 3))
-        >>> booster = Booster(rows, rows[:, :2] > 0, 0, BoostingOptions(iterations=5))
+        >>> booster = Booster(rows, rows[:, :2] > 0, 0, 5)
         >>> booster.model(5)(torch.from_numpy(rows)).shape
         torch.Size([200, 2])
     """
@@ -453,7 +399,7 @@ class Booster:
         features: Array,
         targets: Array,
         seed: int,
-        options: BoostingOptions,
+        iterations: int,
         *,
         weights: Array | None = None,
         exclusive: bool = False,
@@ -463,9 +409,24 @@ class Booster:
         rates = _rates(targets, _entry_weights(targets, weights))
         # Log rates for classes, log-odds for labels.
         self.base = np.log(rates) if exclusive else np.log(rates) - np.log1p(-rates)
-        how = options.parameters(seed, exclusive)
+        how = {
+            "objective": "multiclass" if exclusive else "cross_entropy",
+            "learning_rate": 0.1,
+            "num_leaves": 15,
+            "min_data_in_leaf": 5,
+            "lambda_l2": 1.0,
+            "max_bin": 63,
+            "feature_fraction": COLUMN_SHARE,
+            "extra_trees": True,  # random thresholds
+            "boost_from_average": False,
+            "deterministic": True,
+            "force_col_wise": True,
+            "num_threads": torch.get_num_threads(),
+            "seed": seed % 2**31,
+            "verbosity": -1,
+        }
         rows = _float32(features), targets, weights
-        self.boosters = list(_boosted(*rows, self.base, how, options.iterations))
+        self.boosters = list(_boosted(*rows, self.base, how, iterations))
 
     def model(self, iterations: int) -> TreesModule:
         """Return the trees of the first iterations."""

@@ -13,7 +13,7 @@ import copy
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cached_property, partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,10 +28,10 @@ from credibly.checks import InputError
 from credibly.data.splits import TEST
 from credibly.models.network import NetworkModule, Stack
 from credibly.models.trees import (
+    COLUMN_SHARE,
     TREES,
+    TREES_OF_FOREST,
     Booster,
-    BoostingOptions,
-    ForestOptions,
     TreesModule,
     grow_forest,
 )
@@ -150,11 +150,6 @@ Worth = Callable[[Array], bool]
 """Whether to train on the other folds too, from scores of the rows that the first leaves out."""
 
 
-def always(scores: Array) -> bool:
-    """Return True: train the candidate whatever its gain."""
-    return True
-
-
 @torch.no_grad()
 def scores_of(model: nn.Module, inputs: Tensor) -> Array:
     """Return the scores of rows as float64, computed in blocks."""
@@ -165,7 +160,7 @@ def scores_of(model: nn.Module, inputs: Tensor) -> Array:
 # Linear ---------------------------------------------------------------------------------------
 
 
-def fit_linear(problem: Problem, worth: Worth = always) -> Candidate:
+def fit_linear(problem: Problem, worth: Worth) -> Candidate:
     """Solve a linear model to its optimum; out-of-fold rows select the penalty."""
     network = problem.network_for("linear", problem.rows.take(problem.folds.trained))
     found = solve_head(
@@ -181,16 +176,14 @@ def fit_linear(problem: Problem, worth: Worth = always) -> Candidate:
 # Network --------------------------------------------------------------------------------------
 
 
-def fit_mlp(
-    problem: Problem, worth: Worth = always, dropouts: Sequence[float | None] = (None, 0.0)
-) -> Candidate | None:
+def fit_mlp(problem: Problem, worth: Worth) -> Candidate | None:
     """Train one network per fold and keep all of them; left-out rows select the epoch.
 
     Unless dropout is given, the first fold is trained twice, with the default dropout of the model
     and without dropout. The better of the two on the left-out rows is used for the other folds.
     """
-    if problem.network.dropout is not None:
-        dropouts = (problem.network.dropout,)
+    given = problem.network.dropout
+    dropouts = (None, 0.0) if given is None else (given,)
     tried: list[tuple[nn.Module, Array]] = []
     trials: list[JsonObject] = []
     for dropout in dropouts:
@@ -229,18 +222,16 @@ def _trained_mlp(problem: Problem, number: int, dropout: float | None) -> tuple[
 # Trees ----------------------------------------------------------------------------------------
 
 
-def fit_forest(
-    problem: Problem, worth: Worth = always, leaves: Sequence[int] = LEAVES
-) -> Candidate:
+def fit_forest(problem: Problem, worth: Worth) -> Candidate:
     """Grow a forest; out-of-bag or held-out rows select the size of the leaves."""
 
     rows, best, trials = problem.folds.trained, None, []
-    for leaf in leaves:
+    for leaf in LEAVES:
         model, scores = grow_forest(
             problem.features[rows],
             problem.targets[rows],
             problem.seed,
-            ForestOptions(leaf=leaf),
+            leaf=leaf,
             weights=problem.weights_of(rows),
             exclusive=problem.exclusive,
         )
@@ -255,9 +246,7 @@ def fit_forest(
     return best
 
 
-def fit_boosting(
-    problem: Problem, worth: Worth = always, all_stages: tuple[int, ...] = STAGES
-) -> Candidate | None:
+def fit_boosting(problem: Problem, worth: Worth) -> Candidate | None:
     """Boost on each fold; left-out rows select the iterations; then boost on all rows.
 
     The first fold limits the iterations of the others to one stage more than its own optimum.
@@ -268,12 +257,12 @@ def fit_boosting(
             problem.features[rows],
             problem.targets[rows],
             problem.seed,
-            BoostingOptions(iterations=iterations),
+            iterations,
             weights=problem.weights_of(rows),
             exclusive=problem.exclusive,
         )
 
-    stages, left_out = all_stages, []
+    stages, left_out = STAGES, []
     last = None
     for inside, outside in problem.folds.parts:
         last = booster(inside, stages[-1])
@@ -283,7 +272,7 @@ def fit_boosting(
             best = int(np.argmin(costs))
             if not worth(left_out[0][best]):
                 return None
-            stages = all_stages[: best + 2]
+            stages = STAGES[: best + 2]
     crossed = [problem.folds.averaged([part[at] for part in left_out]) for at in range(len(stages))]
     figures = [problem.figures(scores) for scores in crossed]
     trials = [
@@ -355,10 +344,10 @@ def estimated_seconds(name: str, size: Size, network: Network) -> float:
         return trained * network.num_epochs * epoch
     if name == "forest":
         columns = max(1.0, 0.3 * (d - 0.95 * size.sparse))  # trees skip constant columns
-        trees = len(LEAVES) * ForestOptions().trees
+        trees = len(LEAVES) * TREES_OF_FOREST
         return trees * n * math.log2(n + 1) * columns * (4e-9 + 6e-10 * labels) + 0.5
     # Sparse columns have few bins, and LightGBM bundles some of them.
-    columns = BoostingOptions().columns * (d - 0.97 * size.sparse)
+    columns = COLUMN_SHARE * (d - 0.97 * size.sparse)
     trees = STAGES[-1] * labels * size.fits
     return trees * (6.5e-5 + columns * (2e-6 + 5.5e-9 * size.inside))
 
@@ -374,7 +363,7 @@ def candidates(size: Size, recipe: Recipe) -> list[JsonObject]:
     budget, network = seconds(limit), recipe.network()
     costs = {name: estimated_seconds(name, size, network) for name in FIT}
     why: dict[str, str] = {}
-    if ForestOptions().trees * max(size.rows // 2, 1) * size.labels > LARGEST_FOREST:
+    if TREES_OF_FOREST * max(size.rows // 2, 1) * size.labels > LARGEST_FOREST:
         why["forest"] = "its trees would take more than 200 MB"
     if find_spec("lightgbm") is None:
         why["boosting"] = "lightgbm is not installed"

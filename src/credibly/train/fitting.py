@@ -57,7 +57,6 @@ from credibly.types import Array, JsonObject
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
-    from credibly.decide.base import Decision
     from credibly.losses import Loss
     from credibly.predictions import Predictions
 
@@ -157,12 +156,21 @@ class _Job:
         """Return the folder of checkpoints."""
         return None if self.folder is None else self.folder / "state"
 
+    def empty(self, model: nn.Module) -> Run:
+        """Return the run of ``model`` without calibrator, decision and metrics."""
+        pipeline = Pipeline(self.criterion)
+        return Run(self.folder, self.recipe, self.seed, self.about, model, pipeline)
+
     def run(self, network: nn.Module | None) -> Run:
         """Train; return the finished run. ``network`` is None if models are compared."""
         if network is None:
-            return _compare(self)
-        pipeline = Pipeline(self.criterion)
-        run = Run(self.folder, self.recipe, self.seed, self.about, network, pipeline)
+            problem = problem_of(self.rows, self.criterion, self.recipe, self.seed)
+            choice = choose(problem, self.recipe, self.callback)
+            run = self.empty(choice.model)
+            run.candidates, run.spent = choice.document, choice.spent
+            scores = torch.from_numpy(choice.scores) if problem.crossed else None
+            return _finish(self, run, self.rows, choice.model, scores)
+        run = self.empty(network)
         cached = self.folder is None and self.recipe.network().features
         with TemporaryDirectory() if cached else nullcontext(self.folder) as keep:
             rows, trained = _inputs(self, network, keep)
@@ -231,8 +239,17 @@ def _check_rows(
             "absent, give `coding='signed'`. If only present labels were recorded, code the "
             "others 0 and use --loss an, epr or role."
         )
-    if isinstance(recipe, recipes.Network):
-        _check_steps(recipe, criterion, processes)
+    network = recipe.network()
+    if network.frozen_epochs and processes > 1:
+        raise InputError(
+            f"`frozen_epochs` trains on one process only; got {processes}. Train the last layer "
+            "first with `frozen`, then give its model.safetensors as `weights`."
+        )
+    if network.mixup and criterion.single_label:
+        raise InputError(
+            f"`mixup` makes soft targets; loss {recipe.loss!r} needs exactly one label per row. "
+            "Use softmax or bce, or leave `mixup` out."
+        )
     needed = recipe.calibrate != "none" or recipe.select != "last"
     if needed and not all_train and not held_out.has_truth:
         raise InputError(
@@ -248,29 +265,6 @@ def _check_rows(
                 f"{str(train.ids[row])!r} of {train.source} has {counts[row]:g}. "
                 "Use bce or spa for many labels."
             )
-
-
-def _check_steps(recipe: recipes.Network, criterion: Loss, processes: int) -> None:
-    if recipe.frozen_epochs and processes > 1:
-        raise InputError(
-            f"`frozen_epochs` trains on one process only; got {processes}. Train the last layer "
-            "first with `frozen`, then give its model.safetensors as `weights`."
-        )
-    if recipe.mixup and criterion.single_label:
-        raise InputError(
-            f"`mixup` makes soft targets; loss {recipe.loss!r} needs exactly one label per row. "
-            "Use softmax or bce, or leave `mixup` out."
-        )
-
-
-def _compare(job: _Job) -> Run:
-    """Train the candidates; return the run of the best one or of their sum."""
-    problem = problem_of(job.rows, job.criterion, job.recipe, job.seed)
-    choice = choose(problem, job.recipe, job.callback)
-    run = Run(job.folder, job.recipe, job.seed, job.about, choice.model, Pipeline(job.criterion))
-    run.candidates, run.spent = choice.document, choice.spent
-    scores = torch.from_numpy(choice.scores) if problem.crossed else None
-    return _finish(job, run, job.rows, choice.model, scores)
 
 
 def _inputs(job: _Job, model: nn.Module, keep: str | Path | None) -> tuple[Data, nn.Module]:
@@ -401,6 +395,8 @@ def _finish(job: _Job, run: Run, rows: Data, network: nn.Module, scores: Tensor 
     If ``scores`` are given, they are out-of-fold scores of the training rows and replace the
     held-out rows.
     """
+    from credibly import decide
+
     run.criterion.eval()
     if isinstance(rows.targets, SparseTargets):
         return _finish_many(job, run, rows, network)
@@ -435,7 +431,10 @@ def _finish(job: _Job, run: Run, rows: Data, network: nn.Module, scores: Tensor 
             truth = Targets(held_out.dense_targets)
             run.pipeline.calibrate(array, truth, method, weights=held_out.weights)
         run.held_out = as_often_as_weighted(run.pipeline.probabilities(array), held_out.weights)
-        run.pipeline.decision = _decision(run.recipe.average_size, run.held_out)
+        size = run.recipe.average_size
+        run.pipeline.decision = (
+            decide.Threshold(0.5) if size is None else decide.AverageSize(size).fit(run.held_out)
+        )
     predictions = None if test_scores is None else run.predictions(test, test_scores)
     return _stored(job, run, predictions, measured)
 
@@ -479,14 +478,6 @@ def _finish_many(job: _Job, run: Run, rows: Data, network: nn.Module) -> Run:
     calibrator, about = run.pipeline.calibrator, run.metadata()
     predictions = None if of_test is None else top_predictions(test, of_test, calibrator, about)
     return _stored(job, run, predictions, lambda run, found: _in_json(top_measured(found)))
-
-
-def _decision(average_size: float | None, probabilities: Array) -> Decision:
-    from credibly import decide
-
-    if average_size is None:
-        return decide.Threshold(0.5)
-    return decide.AverageSize(average_size).fit(probabilities)
 
 
 def measured(run: Run, predictions: Predictions) -> JsonObject:

@@ -340,8 +340,7 @@ def solve_last_layer(
     data: Data,
     accelerator: Accelerator | SingleProcess,
     callback: Callback,
-    **options: Any,
-) -> Solution:
+) -> None:
     """Solve the last layer on the backbone's features of the training rows.
 
     Args:
@@ -350,27 +349,15 @@ def solve_last_layer(
         criterion: the loss.
         data: training rows, and held-out rows that select the penalty.
         accelerator: device and processes.
-        callback: receives the metrics of each penalty.
-        options: of ``solve``.
-
-    Returns:
-        The solution. Its penalty is for features of mean square one.
+        callback: receives the metrics of each penalty, for features of mean square one.
     """
     network.to(accelerator.device)
     limit = max(1, min(MAX_PROBE_ROWS, MAX_PROBE_ENTRIES // data.num_labels))
     train, held_out = (_evenly(data.part(part), limit) for part in ("train", "calibration"))
-    inputs = np.concatenate(
-        [
-            score(
-                *(network, to_score(rows, recipe), accelerator, recipe.workers),
-                forward=network.features,
-                progress=callback.on_score,
-            )
-            .double()
-            .numpy()
-            for rows in (train, held_out)
-        ]
-    )
+    how = accelerator, recipe.workers
+    options = {"forward": network.features, "progress": callback.on_score}
+    parts = [score(network, to_score(rows, recipe), *how, **options) for rows in (train, held_out)]
+    inputs = torch.cat(parts).double().numpy()
     if not np.isfinite(inputs).all():
         raise InputError(
             f"The features that `weights` {recipe.weights} give must be finite; got NaN or "
@@ -390,10 +377,8 @@ def solve_last_layer(
         *(Folds([(rows[:count], rows[count:])]), dataclasses.replace(recipe, select="nll")),
         callback=progress,
         weights=weights,
-        **options,
     )
     Layer(found.layer.weight / scale, found.layer.bias).copy_to(network.head)
-    return found
 
 
 def _evenly(rows: Data, limit: int) -> Data:

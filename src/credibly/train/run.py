@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,6 @@ from credibly.checks import InputError, choice
 from credibly.data.preparation import Columns, Preparation, warn_of_position
 from credibly.data.sparse_rows import is_sparse_matrix
 from credibly.files import write_json
-from credibly.models.trees import TreesModule
 from credibly.notebook import html_table
 from credibly.pipeline import LINKS, Pipeline
 from credibly.targets import SparseTargets, Targets
@@ -348,15 +348,28 @@ def load(
         raise missing_object(recipe.model, "model")
     if model is None and recipe.model.startswith(PYTHON) and not allow_python:
         raise refuse_python(recipe.model)
-    kind = config["data"]["kind"]
-    if model is None and ":" not in recipe.model and kind != "text":  # else it is not ours to know
-        _same_shapes(folder, recipe, config["data"], saved.group("model"), loss)
-    run = empty_run(folder, recipe, seed, config["data"], model, loss)
+    data = config["data"]
+    context = {"num_labels": len(data["labels"]), "num_rows": data["train_rows"]}
+    criterion = loss_of(recipe, loss, **context)
+    # Networks of this package take no memory before the file is known to fit.
+    ours = model is None and ":" not in recipe.model and data["kind"] != "text"
+    if model is None:
+        with torch.device("meta") if ours else nullcontext():
+            model = _empty_model(recipe, data, criterion, folder)
+    if data["kind"].startswith("text"):
+        text_model(model).read_encoder(folder / ENCODER)
+    run = Run(folder, recipe, seed, data, model, Pipeline(criterion))
+    types = {name: tensor.dtype for name, tensor in model.state_dict().items()}
+    state = {
+        name: tensor.to(types.get(name, tensor.dtype))
+        for name, tensor in saved.group("model").items()
+    }
     try:
-        run.model.load_state_dict(saved.group("model"))
+        run.model.load_state_dict(state, assign=ours)
         run.criterion.load_state_dict(saved.group("loss"), strict=False)
     except (RuntimeError, TypeError) as error:
-        raise InputError(f"{folder / MODEL} does not fit {folder / CONFIG}; {error}") from error
+        reason = " ".join(str(error).replace("torch.Size", "").split())
+        raise InputError(f"{folder / MODEL} does not fit {folder / CONFIG}; {reason}") from error
     run.criterion.eval()
     ready(run)
     _read_calibration(run, folder)
@@ -365,52 +378,6 @@ def load(
     if (folder / CANDIDATES).exists():
         run.candidates = read_json_object(folder / CANDIDATES)
     return run
-
-
-def _same_shapes(
-    folder: Path,
-    recipe: Recipe,
-    data: JsonObject,
-    saved: dict[str, Tensor],
-    loss: Loss | None,
-) -> None:
-    """Raise for weights of another model before memory is allocated for it."""
-    criterion = loss_of(recipe, loss, num_labels=len(data["labels"]), num_rows=1)
-    with torch.device("meta"):  # the model alone: losses check the values of their parameters
-        model = _empty_model(recipe, data, criterion, folder)
-    # The number and size of trees vary, and trees check themselves when they are read.
-    trees = tuple(
-        f"{name}." for name, part in model.named_modules() if isinstance(part, TreesModule)
-    )
-    for name, tensor in model.state_dict().items():
-        if name.startswith(trees):
-            continue
-        if name.endswith("standardize.limit") and name not in saved:
-            continue  # written by version 0.2 and before
-        if name not in saved or saved[name].shape != tensor.shape:
-            found = tuple(saved[name].shape) if name in saved else "nothing"
-            raise InputError(
-                f"{folder / MODEL} must fit {folder / CONFIG}: {name!r} has shape "
-                f"{tuple(tensor.shape)} there; got {found}."
-            )
-
-
-def empty_run(
-    folder: Path,
-    recipe: Recipe,
-    seed: int,
-    data: JsonObject,
-    model: nn.Module | None = None,
-    loss: Loss | None = None,
-) -> Run:
-    """Return a run with fresh weights of the right shapes."""
-    context = {"num_labels": len(data["labels"]), "num_rows": data["train_rows"]}
-    criterion = loss_of(recipe, loss, **context)
-    if model is None:
-        model = _empty_model(recipe, data, criterion, folder)
-    if data["kind"].startswith("text"):
-        text_model(model).read_encoder(folder / ENCODER)
-    return Run(folder, recipe, seed, data, model, Pipeline(criterion))
 
 
 def _empty_model(recipe: Recipe, data: JsonObject, criterion: Loss, folder: Path) -> nn.Module:
