@@ -41,11 +41,16 @@ SparkObject: TypeAlias = Any
 """A session or a frame of PySpark, which need not be installed."""
 Records = Iterator["pa.RecordBatch"]
 Task = Callable[[Records], Records]
-_STATE = "state binary, error string"
+_RECORD = "label int, part int, state binary, error string"
+"""What every task returns: the state of an accumulator, or the message of an error."""
+
+_ARROW_RECORD = pa.schema(
+    [("label", pa.int32()), ("part", pa.int32()), ("state", pa.binary()), ("error", pa.string())]
+)
 _MERGE_FROM = 16
 """From so many states on, workers merge them before the driver does."""
 _PARTITIONS_LIMIT = 2000
-_RECORDS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 
 _VIEW = "credibly_predictions"
@@ -119,28 +124,26 @@ class Spark(Executor):
     def _add(self, dataset: Dataset, accumulator: A, feed: Feed[A], advance: Advance) -> None:
         shards = dataset.pieces()
         task = _accumulate_task(shards, dataset.piece_reader, accumulator, feed)
-        frame, count = self._tasks(len(shards), task, _STATE), len(shards)
+        frame, count = self._tasks(len(shards), task), len(shards)
         while count >= _MERGE_FROM:
             count = math.isqrt(count)
-            frame = _mapped(frame.repartition(count), _merge_task(accumulator), _STATE)
+            frame = _mapped(frame.repartition(count), _merge_task(accumulator))
         for row in self._collect(frame, str(dataset.path)):
             accumulator.merge(_unpack(row.state))
         advance(1.0)
 
     def each(self, count: int, work: Callable[[int], State], where: str) -> list[State]:
-        frame = self._tasks(count, _work_task(work), f"index int, {_STATE}")
-        # Not `row.index`: that is a method of tuples.
-        rows = sorted(self._collect(frame, where), key=lambda row: row["index"])
+        frame = self._tasks(count, _work_task(work))
+        rows = sorted(self._collect(frame, where), key=lambda row: row.label)
         return [_unpack(row.state) for row in rows]
 
     def label_totals(self, dataset: Dataset, plan: RankPlan, advance: Advance = unseen) -> Array:
         shards = dataset.pieces()
-        runs = "label int, part int, run binary, error string"
         with self._small_batches():
-            frame = self._tasks(len(shards), _split_task(shards, dataset.piece_reader, plan), runs)
+            frame = self._tasks(len(shards), _split_task(shards, dataset.piece_reader, plan))
             count = min(plan.total_ranges, _PARTITIONS_LIMIT, max(2, 4 * len(shards)))
             frame = frame.repartition(count, "label", "part").sortWithinPartitions("label", "part")
-            ranked = _mapped(frame, _rank_task(plan), f"label int, part int, {_STATE}")
+            ranked = _mapped(frame, _rank_task(plan))
             rows = self._collect(ranked, str(dataset.path))
         totals = np.zeros((len(dataset.labels), TOTALS))
         for row in sorted(rows, key=lambda row: (row.label, row.part)):
@@ -188,9 +191,9 @@ class Spark(Executor):
 
         return Tables(str(path), labels, sources, run, dataset, "`", has_largest=False)
 
-    def _tasks(self, count: int, task: Task, schema: str) -> SparkObject:
+    def _tasks(self, count: int, task: Task) -> SparkObject:
         """Return a frame of ``count`` tasks."""
-        return _mapped(self.session.range(0, count, 1, count), task, schema)
+        return _mapped(self.session.range(0, count, 1, count), task)
 
     def _collect(self, frame: SparkObject, where: str) -> list[SparkObject]:
         try:
@@ -208,12 +211,12 @@ class Spark(Executor):
     @contextmanager
     def _small_batches(self) -> Iterator[None]:
         """Send small batches to Python: one row of a sort can hold a megabyte."""
-        before = self.session.conf.get(_RECORDS)
-        self.session.conf.set(_RECORDS, 32)
+        before = self.session.conf.get(_BATCH_ROWS)
+        self.session.conf.set(_BATCH_ROWS, 32)
         try:
             yield
         finally:
-            self.session.conf.set(_RECORDS, before)
+            self.session.conf.set(_BATCH_ROWS, before)
 
 
 def _arrow_schema(struct: SparkObject) -> pa.Schema:
@@ -228,34 +231,27 @@ def _arrow_schema(struct: SparkObject) -> pa.Schema:
     )
 
 
-def _mapped(frame: SparkObject, task: Task, schema: str) -> SparkObject:
-    """Return ``frame.mapInArrow`` without its warning about pandas, which it does not use."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)
-        return frame.mapInArrow(task, schema)
+def _mapped(frame: SparkObject, task: Task) -> SparkObject:
+    """Return ``frame.mapInArrow`` without its warning about pandas, which it does not use.
 
-
-# Code that runs on the workers. Each function returns a function that Spark sends to them. -------
-
-
-def _guarded(task: Task, *columns: str) -> Task:
-    """Return the task that turns an input error into a last record with its message.
-
-    Spark reports all other errors.
+    An input error becomes a last record with its message. Spark reports all other errors.
     """
-
-    nothing = {name: 0 if _TYPES[name] == "int32" else None for name in columns}
 
     def guarded(records: Records) -> Records:
         try:
             yield from task(records)
         except InputError as error:
-            yield _record(**nothing, error=str(error))
+            yield _record(None, error=str(error))
         except FileNotFoundError as error:
             reason = f"every worker must see the files under the same path; {error}."
-            yield _record(**nothing, error=reason)
+            yield _record(None, error=reason)
 
-    return guarded
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        return frame.mapInArrow(guarded, _RECORD)
+
+
+# Code that runs on the workers. Each function returns a function that Spark sends to them. -------
 
 
 def _accumulate_task(
@@ -266,9 +262,9 @@ def _accumulate_task(
         for index in _indices(records):
             for first_row, batch in reader.batches(shards[index]):
                 feed(mine, batch, first_row)
-        yield _record(state=_pack(mine.state()), error=None)
+        yield _record(mine.state())
 
-    return _guarded(task, "state")
+    return task
 
 
 def _merge_task(accumulator: Accumulator) -> Task:
@@ -278,29 +274,29 @@ def _merge_task(accumulator: Accumulator) -> Task:
             mine.merge(_unpack(row["state"]))
             some = True
         if some:
-            yield _record(state=_pack(mine.state()), error=None)
+            yield _record(mine.state())
 
-    return _guarded(task, "state")
+    return task
 
 
 def _work_task(work: Callable[[int], State]) -> Task:
     def task(records: Records) -> Records:
         for index in _indices(records):
-            yield _record(index=index, state=_pack(work(index)), error=None)
+            yield _record(work(index), index)
 
-    return _guarded(task, "index", "state")
+    return task
 
 
 def _split_task(shards: list[Piece], reader: PieceReader, plan: RankPlan) -> Task:
     def task(records: Records) -> Records:
         for index in _indices(records):
             for label, part, run in _runs(shards[index], reader, plan):
-                yield _record(label=label, part=part, run=run, error=None)
+                yield _record(run, label, part)
 
-    return _guarded(task, "label", "part", "run")
+    return task
 
 
-def _runs(shard: Piece, reader: PieceReader, plan: RankPlan) -> Iterator[tuple[int, int, bytes]]:
+def _runs(shard: Piece, reader: PieceReader, plan: RankPlan) -> Iterator[tuple[int, int, State]]:
     """Yield the values and targets of a shard, by label and range."""
     pairs = [rows.ranked() for _, rows in reader.batches(shard)]
     values_of, targets_of = (np.concatenate(each) for each in zip(*pairs, strict=True))
@@ -309,7 +305,7 @@ def _runs(shard: Piece, reader: PieceReader, plan: RankPlan) -> Iterator[tuple[i
         for part in range(plan.num_ranges(label)):
             mine, truth = plan.select(label, part, values, targets)
             if len(mine):
-                yield label, part, _pack({"values": mine, "targets": truth})
+                yield label, part, {"values": mine, "targets": truth}
 
 
 def _rank_task(plan: RankPlan) -> Task:
@@ -320,19 +316,18 @@ def _rank_task(plan: RankPlan) -> Task:
                 yield _ranked(key, runs, plan)
                 runs = []
             key = row["label"], row["part"]
-            runs.append(_unpack(row["run"]))
+            runs.append(_unpack(row["state"]))
         if key is not None:
             yield _ranked(key, runs, plan)
 
-    return _guarded(task, "label", "part", "state")
+    return task
 
 
 def _ranked(key: tuple[int, int], runs: list[State], plan: RankPlan) -> pa.RecordBatch:
     values, targets = (
         np.concatenate([run[name] for run in runs])[:, None] for name in ("values", "targets")
     )
-    state = _pack({"totals": plan.totals(*key, values, targets)[0]})
-    return _record(label=key[0], part=key[1], state=state, error=None)
+    return _record({"totals": plan.totals(*key, values, targets)[0]}, *key)
 
 
 def _indices(records: Records) -> Iterator[int]:
@@ -349,19 +344,12 @@ def _rows(records: Records) -> Iterator[JsonObject]:
             yield row
 
 
-_TYPES = {
-    "index": "int32",
-    "label": "int32",
-    "part": "int32",
-    "state": "binary",
-    "run": "binary",
-    "error": "string",
-}
-
-
-def _record(**cells: object) -> pa.RecordBatch:
-    columns = [pa.array([cell], pa.type_for_alias(_TYPES[name])) for name, cell in cells.items()]
-    return pa.RecordBatch.from_arrays(columns, list(cells))
+def _record(
+    state: State | None, label: int = 0, part: int = 0, error: str | None = None
+) -> pa.RecordBatch:
+    packed = None if state is None else _pack(state)
+    row = {"label": label, "part": part, "state": packed, "error": error}
+    return pa.RecordBatch.from_pylist([row], _ARROW_RECORD)
 
 
 def _pack(state: State) -> bytes:

@@ -20,7 +20,7 @@ Only ``register`` imports transformers. The other functions have the signatures 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -136,28 +136,26 @@ def model_card(
     result: CalibratedScores,
     name: str,
     *,
-    base_model: str | None = None,
     dataset: str | None = None,
-    license: str | None = None,
-    language: str | Sequence[str] | None = None,
     task: str = "text-classification",
     description: str = "",
+    **metadata: object,
 ) -> str:
     """Return the text of a README.md for the Hugging Face hub, with the calibration table.
 
     Args:
         result: the result of ``cr.calibrate_scores`` for held-out rows.
         name: name of the model.
-        base_model, dataset, license, language, task: metadata of the hub; omitted if not given.
+        dataset, task: metadata of the hub.
         description: Markdown to insert under the title.
+        metadata: more metadata of the hub, such as ``license``, ``language``, ``base_model``.
 
     Returns:
         YAML front matter with the metrics of the held-out rows, then Markdown: how scores
         become probabilities, the metrics of every stage, and observed rates by predicted
         probability.
     """
-    about = {"base_model": base_model, "license": license, "language": language}
-    front = _front_matter(result, name, about, dataset, task)
+    front = _front_matter(result, name, metadata, dataset, task)
     parts = [
         f"# {name}",
         description or "A multi-label classifier with calibrated probabilities.",

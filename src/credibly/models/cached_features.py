@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -61,17 +62,9 @@ def cache_features(
                 np.save(file, _features(model, rows, order.split(batch_size), workers, device))
         parts.append(_read(part, stop - start, model.num_features))
     features = np.concatenate(parts) if parts else np.zeros((0, model.num_features), np.float32)
-    return Data(
-        labels=data.labels,
-        targets=data.targets,
-        ids=data.ids,
-        split=data.split,
-        features=features,
-        weights=data.weights,
-        truth=data.truth,
-        source=f"{data.source} through {model.name}",
-        skipped=data.skipped,
-    )
+    source = f"{data.source} through {model.name}"
+    inputs = {"features": features, **dict.fromkeys(("images", "texts", "regions", "encoded"))}
+    return dataclasses.replace(data, source=source, **inputs)
 
 
 def _features(

@@ -205,17 +205,14 @@ class Standardize(nn.Module):
         return scaled
 
     def _sparse(self, inputs: Tensors) -> Tensors:
-        terms = inputs["terms"].long()
-        if int(terms.max() if len(terms) else 0) >= len(self.mean):
-            raise InputError(
-                f"feature numbers must be below {len(self.mean):,}; got {int(terms.max()):,}."
-            )
         if bool(self.mean.any()):
             raise InputError(
                 "the network was trained on dense features, whose zeros mean something else; got "
                 "sparse ones. Give a dense matrix: `SparseRows.dense`."
             )
-        values = (inputs["values"] / self.scale[terms]).clamp(-self.limit, self.limit)
+        values = (inputs["values"] / self.scale[inputs["terms"].long()]).clamp(
+            -self.limit, self.limit
+        )
         return with_values(inputs, torch.where(values.isnan(), 0.0, values))
 
     def _load_from_state_dict(
@@ -409,13 +406,8 @@ class NetworkModule(HeadedModule):
 
     def features(self, inputs: Inputs) -> Any:
         """Return the inputs of the head, (rows, num_features). ``linear`` keeps rows sparse."""
-        if isinstance(inputs, Tensors):
-            if self.name not in SPARSE:
-                raise InputError(
-                    f"{self.name} takes dense inputs; got sparse features. Use "
-                    f"{' or '.join(SPARSE)}."
-                )
-        elif inputs.ndim != 1 + len(self.input_shape) or inputs.shape[1] != self.input_shape[0]:
+        size, columns = len(self.input_shape), self.input_shape[0]
+        if isinstance(inputs, Tensor) and (inputs.ndim != 1 + size or inputs.shape[1] != columns):
             shape = ", ".join(map(str, self.input_shape))
             raise InputError(
                 f"{self.name} takes inputs of shape (rows, {shape}); got {tuple(inputs.shape)}."

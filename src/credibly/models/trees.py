@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -51,11 +51,6 @@ class Nodes:
     left: Array
     right: Array
     values: Array
-
-    @property
-    def leaves(self) -> Array:
-        """Return a mask of the nodes that are leaves."""
-        return self.left < 0
 
 
 class TreesModule(nn.Module):
@@ -108,34 +103,25 @@ class TreesModule(nn.Module):
 
     def set_trees(self, trees: list[Nodes], columns: Array | None = None) -> TreesModule:
         """Set the trees; for ``boosting``, with the label that each of them adds to."""
-        sizes = np.array([len(tree.left) for tree in trees], dtype=np.int64)
-        starts = np.r_[0, sizes.cumsum()[:-1]] if len(trees) else np.zeros(0, np.int64)
-        leaf_values, left, right = [], [], []
-        # A leaf is its own child; its feature is the index of its values.
-        feature, count = [], 0
-        for start, tree in zip(starts, trees, strict=True):
-            leaves, own = tree.leaves, np.arange(len(tree.left))
-            left.append(start + np.where(leaves, own, tree.left))
-            right.append(start + np.where(leaves, own, tree.right))
-            numbered = np.where(leaves, 0, tree.feature)
-            numbered[leaves] = count + np.arange(leaves.sum())
-            feature.append(numbered)
-            leaf_values.append(tree.values[leaves])
-            count += int(leaves.sum())
+        if not trees:
+            return self
+        sizes = [len(tree.left) for tree in trees]
+        starts = np.cumsum([0, *sizes[:-1]])
         arrays = {
-            "feature": feature,
-            "left": left,
-            "right": right,
-            "threshold": [tree.threshold for tree in trees],
-            "missing_left": [tree.missing_left for tree in trees],
-            "values": leaf_values,
-            "roots": [starts],
-            "columns": [] if columns is None else [columns],
+            field.name: np.concatenate([getattr(tree, field.name) for tree in trees])
+            for field in fields(Nodes)
         }
-        for key, parts in arrays.items():
-            if parts:
-                setattr(self, key, torch.from_numpy(np.concatenate(parts)).to(BUFFERS[key]))
-        self.steps.fill_(max((_depth(tree) for tree in trees), default=0))
+        leaves, own = arrays["left"] < 0, np.arange(sum(sizes))
+        # A leaf is its own child; its feature is the index of its values.
+        for side in ("left", "right"):
+            arrays[side] = np.where(leaves, own, arrays[side] + np.repeat(starts, sizes))
+        arrays["feature"] = np.where(leaves, leaves.cumsum() - 1, arrays["feature"])
+        arrays["values"] = arrays["values"][leaves]
+        arrays["roots"] = starts
+        arrays["columns"] = np.zeros(0) if columns is None else columns
+        for key, array in arrays.items():
+            setattr(self, key, torch.from_numpy(array).to(BUFFERS[key]))
+        self.steps.fill_(max(map(_depth, trees)))
         return self
 
     # Scores ----------------------------------------------------------------------------------
@@ -238,7 +224,7 @@ def _within(numbers: Tensor, most: int) -> bool:
 def _depth(tree: Nodes) -> int:
     """Return the number of steps from the root to the deepest leaf."""
     depth = np.zeros(len(tree.left), dtype=np.int64)
-    for node in np.flatnonzero(~tree.leaves):  # parents come before their children
+    for node in np.flatnonzero(tree.left >= 0):  # parents come before their children
         depth[[tree.left[node], tree.right[node]]] = depth[node] + 1
     return int(depth.max())
 

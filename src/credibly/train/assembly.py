@@ -423,7 +423,8 @@ def _on_sparse_features(recipe: Network, data: Data) -> Network:
         raise InputError(f"{what}, which `model` linear and mlp take; got {recipe.model!r}.")
     if recipe.mixup:
         raise InputError(f"{what}; `mixup` needs a dense matrix. Leave it out.")
-    if recipe.model == "linear" and len(data.labels) >= MANY_LABELS:
+    many = isinstance(data.targets, SparseTargets) or len(data.labels) >= MANY_LABELS
+    if recipe.model == "linear" and many:
         raise InputError(
             f"{what} and {len(data.labels):,} labels: a linear model would have a weight for each "
             "pair of them. Use --model mlp, which goes through a hidden layer."

@@ -55,11 +55,6 @@ def check_many(
             f"softmax, twl or quasibinary; got {processes} processes, model {recipe.model!r}, "
             f"loss {recipe.loss!r}."
         )
-    if data.sparse_features is not None and recipe.model == "linear":
-        raise InputError(
-            f"{data.source} holds sparse features and sparse targets; use `model` mlp, which goes "
-            "through a hidden layer."
-        )
     if recipe.mixup:
         raise InputError("sparse targets cannot be combined with `mixup`. Leave it out.")
     if recipe.select == "average-k" or recipe.average_size is not None:
