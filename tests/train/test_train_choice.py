@@ -235,7 +235,7 @@ def test_the_command_line_shows_what_was_compared(tmp_path, capsys):
     source, out = str(tmp_path / "rows.npz"), str(tmp_path / "run")
     assert main(["train", source, "--out", out, "--budget", "20s"]) == 0
     shown = capsys.readouterr().out
-    assert "comparison of models on rows that they were not trained on" in shown
+    assert "models, compared on rows that they were not trained on" in shown
     assert all(name in shown for name in (*kinds.FIT, "estimate s", "spent s"))
     assert main(["train", source, "--out", out, "--budget", "20s", "--resume", "--json"]) == 0
     table = json.loads(capsys.readouterr().out)["candidates"]

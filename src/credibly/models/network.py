@@ -205,14 +205,17 @@ class Standardize(nn.Module):
         return scaled
 
     def _sparse(self, inputs: Tensors) -> Tensors:
+        terms = inputs["terms"].long()
+        if int(terms.max() if len(terms) else 0) >= len(self.mean):
+            raise InputError(
+                f"feature numbers must be below {len(self.mean):,}; got {int(terms.max()):,}."
+            )
         if bool(self.mean.any()):
             raise InputError(
                 "the network was trained on dense features, whose zeros mean something else; got "
                 "sparse ones. Give a dense matrix: `SparseRows.dense`."
             )
-        values = (inputs["values"] / self.scale[inputs["terms"].long()]).clamp(
-            -self.limit, self.limit
-        )
+        values = (inputs["values"] / self.scale[terms]).clamp(-self.limit, self.limit)
         return with_values(inputs, torch.where(values.isnan(), 0.0, values))
 
     def _load_from_state_dict(
