@@ -9,7 +9,7 @@ from serve_browser import listening, running
 from serve_labels import LABELS
 
 from credibly import Predictions
-from credibly.app.server import background, create_app
+from credibly.app.server import create_app
 from credibly.calibrate import Affine
 
 
@@ -20,7 +20,9 @@ def sigmoid(x):
 @pytest.fixture(scope="session", autouse=True)
 def patience():
     """Wait for numbers as long as it takes: a loaded machine may have to compile kernels first."""
-    background.WAIT = 300.0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("credibly.app.server.background.WAIT", 300.0)
+        yield
 
 
 @pytest.fixture(scope="session")

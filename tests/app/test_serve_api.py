@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shutil
 import socket
-import threading
+import subprocess
+import sys
 
 import httpx
 import numpy as np
@@ -15,8 +16,7 @@ from serve_labels import LABELS
 from serve_pages import PAGES
 
 from credibly import Predictions, metrics
-from credibly.app.server import connections, create_app
-from credibly.app.server.guard import BODY_LIMIT
+from credibly.app.server import create_app
 from credibly.cli import main
 from credibly.decide import AverageSize
 
@@ -30,6 +30,10 @@ def client(address):
 @pytest.fixture(scope="module")
 def ours(shelf):
     return Predictions.read(shelf / "ours.parquet")
+
+
+BODY_LIMIT = 10 * 2**20
+"""Bytes of a request."""
 
 
 def test_health_says_what_is_served(client):
@@ -246,27 +250,16 @@ def test_a_used_port_is_explained(shelf, capsys):
     assert "cannot be used" in capsys.readouterr().err
 
 
-def test_the_address_is_printed_when_the_server_answers(shelf, capsys, monkeypatch):
-    answered = []
-    real = connections.server
-
-    def watched(app, *, ready, **options):
-        def answer() -> None:
-            ready()
-            where = capsys.readouterr().out.split()[0]
-            thread = threading.Thread(target=lambda: ask(where), daemon=True)
-            thread.start()
-
-        def ask(where) -> None:
-            answered.append(httpx.get(f"{where}/api/health", timeout=60).status_code)
-            served.should_exit = True
-
-        served = real(app, ready=answer, log_level="warning")
-        return served
-
-    monkeypatch.setattr(connections, "server", watched)
-    assert main(["serve", str(shelf / "ours.parquet"), "--port", "0"]) == 0
-    assert answered == [200]
+def test_the_address_is_printed_when_the_server_answers(shelf):
+    command = [sys.executable, "-m", "credibly", "serve", str(shelf / "ours.parquet")]
+    process = subprocess.Popen([*command, "--port", "0"], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        where = process.stdout.readline().split()[0]
+        assert httpx.get(f"{where}/api/health", timeout=60).status_code == 200
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
 
 
 def test_broken_predictions_are_explained(shelf, tmp_path, capsys):

@@ -15,10 +15,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from credibly.app.server.guard import BODY_LIMIT
-from credibly.app.store.model import MOST_VALUES
 from credibly.data import Data
 from credibly.train import fit, recipe
+
+BODY_LIMIT = 10 * 2**20
+MOST_VALUES = 2_000_000
+"""Bytes of a request, and numbers that it may hold."""
 
 MEGABYTES = 200
 """What an attack may add to the largest memory the server ever had."""

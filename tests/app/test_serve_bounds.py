@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from threading import Lock
+from threading import Event, Lock, Thread
 
+import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
+from credibly import InputError, Predictions
 from credibly.app.server import create_app
-from credibly.app.server.application import WORKERS
-from credibly.app.server.background import KEPT
-from credibly.app.store.files import ServedPredictions
-from credibly.checks import InputError
+
+WORKERS = 8
+KEPT = 256
 
 
 @pytest.fixture
-def served(shelf):
-    return ServedPredictions(shelf / "ours.parquet")
+def app(shelf):
+    return create_app([shelf / "ours.parquet"], hosts=["testserver"])
 
 
-def test_requests_beyond_the_workers_wait(shelf, monkeypatch):
+@pytest.fixture
+def served(app):
+    """The file that is served, as the pages see it."""
+    return app.app.state.served.files[0]
+
+
+def test_requests_beyond_the_workers_wait(app, served, monkeypatch):
     lock, now, most = Lock(), 0, 0
 
     def slow(self, query, top):
@@ -34,8 +41,7 @@ def test_requests_beyond_the_workers_wait(shelf, monkeypatch):
             now -= 1
         raise InputError("enough")
 
-    monkeypatch.setattr(ServedPredictions, "search", slow)
-    app = create_app([shelf / "ours.parquet"], hosts=["testserver"])
+    monkeypatch.setattr(type(served), "search", slow)
     with TestClient(app) as client, ThreadPoolExecutor(4 * WORKERS) as pool:
         answers = list(pool.map(lambda _: client.get("/api/search?q=fork"), range(4 * WORKERS)))
     assert {answer.status_code for answer in answers} == {400}
@@ -64,20 +70,15 @@ def test_labels_are_read_once(served, monkeypatch):
     assert served.label_report("fork") is first
 
 
-def test_no_page_waits_for_the_index(shelf, monkeypatch):
+def test_no_page_waits_for_the_index(served, monkeypatch):
     """The frame of every page asks whether there is a state before calibration."""
-    from threading import Event, Thread
-
-    from credibly.app.store import files as dense
-
     reading, free = Event(), Event()
 
     def slow(path, **options):
         reading.set()
         free.wait(60)
 
-    monkeypatch.setattr(dense.Index, "read", slow)
-    served = ServedPredictions(shelf / "ours.parquet")
+    monkeypatch.setattr("credibly.retrieve.Index.read", slow)
     Thread(target=lambda: served.index, daemon=True).start()
     assert reading.wait(60)
     with ThreadPoolExecutor(1) as pool:
@@ -87,23 +88,16 @@ def test_no_page_waits_for_the_index(shelf, monkeypatch):
             free.set()
 
 
-def test_work_that_takes_long_is_told_and_done_once(shelf, monkeypatch):
-    from threading import Event
+def test_work_that_takes_long_is_told_and_done_once(shelf, served, monkeypatch):
+    free, calls, work = Event(), [], type(served)._first_look
 
-    from credibly.app.server import background
-    from credibly.app.store import files as dense
-
-    free, calls = Event(), []
-
-    def slow(*arguments, **options):
+    def slow(self):
         calls.append(1)
         free.wait(60)
-        return first_look(*arguments, **options)
+        return work(self)
 
-    from credibly.app.statistics.overview import first_look
-
-    monkeypatch.setattr(dense, "first_look", slow)
-    monkeypatch.setattr(background, "WAIT", 0.05)
+    monkeypatch.setattr(type(served), "_first_look", slow)
+    monkeypatch.setattr("credibly.app.server.background.WAIT", 0.05)
     with TestClient(create_app([shelf / "ours.parquet"], hosts=["testserver"])) as client:
         for _ in range(3):
             told = client.get("/")
@@ -111,32 +105,27 @@ def test_work_that_takes_long_is_told_and_done_once(shelf, monkeypatch):
             assert "judging the probabilities, 400 rows and 7 labels" in told.text
         assert client.get("/?q=%2Bfork").status_code == 200  # search does not wait
         free.set()
-        monkeypatch.setattr(background, "WAIT", 60.0)
+        monkeypatch.setattr("credibly.app.server.background.WAIT", 60.0)
         assert client.get("/").status_code == 200
     assert len(calls) == 1
 
 
-def test_a_failure_in_the_background_is_told_and_tried_again():
-    from credibly.app.server.background import Pending
+def test_a_failure_in_the_background_is_told_and_tried_again(shelf, served, monkeypatch):
+    problems, work = [InputError("the file is gone")], type(served)._first_look
 
-    problems = [InputError("the file is gone")]
-
-    def work():
+    def failing(self):
         if problems:
             raise problems.pop()
+        return work(self)
 
-    pending = Pending(work, "reading")
-    with pytest.raises(InputError, match="gone"):
-        pending.wait(30)
-    pending.wait(30)
+    monkeypatch.setattr(type(served), "_first_look", failing)
+    client = TestClient(create_app([shelf / "ours.parquet"], hosts=["testserver"]))
+    told = client.get("/api/overview")
+    assert (told.status_code, told.json()["error"]) == (400, "the file is gone")
+    assert client.get("/api/overview").status_code == 200
 
 
 def test_the_sample_from_memory_is_that_of_the_file(tmp_path, monkeypatch):
-    import numpy as np
-
-    from credibly import Predictions
-    from credibly.app.store import files as dense
-
     rng = np.random.default_rng(0)
     p = rng.random((2500, 3)).astype(np.float32)
     y = rng.integers(-1, 2, p.shape).astype(np.int8)
@@ -145,12 +134,14 @@ def test_the_sample_from_memory_is_that_of_the_file(tmp_path, monkeypatch):
         probabilities=p, targets=y, labels=list("abc"), ids=[f"{k:04d}" for k in order]
     )
     whole.write(tmp_path / "p.parquet")
-    monkeypatch.setattr(dense, "SAMPLE", 1000)
-    file = ServedPredictions(tmp_path / "p.parquet")
-    assert len(file.index) == 2500
-    rows = file.sample
-    assert len(rows) == len(set(rows.ids)) == 1000
+    monkeypatch.setattr("credibly.app.store.files.SAMPLE", 1000)
+    client = TestClient(create_app([tmp_path / "p.parquet"], hosts=["testserver"]))
+    assert client.get("/api/search?q=a").status_code == 200  # all rows are in memory now
+    found = client.get("/api/row?id=0007").json()["neighbours"]
     places = {id: k for k, id in enumerate(whole.ids)}
-    where = [places[id] for id in rows.ids]
-    np.testing.assert_array_equal(rows.probabilities, whole.probabilities[where])
-    np.testing.assert_array_equal(rows.targets, whole.targets[where])
+    for each in found:
+        row, other = p[places["0007"]], p[places[each["id"]]]
+        apart = np.linalg.norm(np.sqrt(row) - np.sqrt(other)) / np.sqrt((row + other).sum())
+        assert each["distance"] == pytest.approx(apart, abs=1e-3)
+    known = [row["known"] for row in client.get("/api/atlas").json()["labels"]]
+    assert all(600 < count < 730 for count in known)  # of 1,000 rows

@@ -11,12 +11,10 @@ import re
 import httpx
 import numpy as np
 import pytest
+from starlette.testclient import TestClient
 
 from credibly import Predictions
-from credibly.app.server.responses import csv_text
-from credibly.app.store.address import EntryQuery
-from credibly.app.store.store import Store, find_entries
-from credibly.checks import InputError
+from credibly.app.server import create_app
 from credibly.decide import AverageSize, Cost
 from credibly.retrieve import probability
 
@@ -130,20 +128,17 @@ def test_a_range_without_rows_says_so(client):
 
 
 def test_a_list_in_small_blocks_is_the_whole_list(shelf, monkeypatch):
-    from credibly.app.store import store as entries
-    from credibly.app.store.files import ServedPredictions
+    def listed():
+        app = create_app([shelf / "ours.parquet"], hosts=["testserver"])
+        return TestClient(app).get("/api/entries?kind=borderline").json()
 
-    bench = Store([ServedPredictions(shelf / "ours.parquet")])
-    asked = EntryQuery(kind="borderline")
-    index, rule = bench.files[0].index, bench.rule(asked)
-    whole = find_entries(index, asked, rule, None)
-    monkeypatch.setattr(entries, "BLOCK_CELLS", 400)
-    monkeypatch.setattr(entries, "MOST_ENTRIES", 50)
-    few = find_entries(index, asked, rule, None)
-    assert few.total == whole.total == 400 * 7
-    assert set(zip(few.labels, few.places, strict=True)) == set(
-        zip(whole.labels[:50], whole.places[:50], strict=True)
-    )
+    whole = listed()
+    monkeypatch.setattr("credibly.app.store.store.BLOCK_CELLS", 400)
+    assert listed() == whole
+    monkeypatch.setattr("credibly.app.store.store.MOST_ENTRIES", 50)
+    few = listed()
+    assert few["total"] == whole["total"] == 400 * 7
+    assert few["entries"] == whole["entries"][:50]
 
 
 RULES = [
@@ -214,16 +209,23 @@ def test_impossible_views_are_explained(client, path, status, says):
 
 
 def test_one_file_cannot_disagree(shelf):
-    from credibly.app.store.files import ServedPredictions
+    client = TestClient(create_app([shelf / "ours.parquet"], hosts=["testserver"]))
+    answer = client.get("/api/entries?kind=disagreement")
+    assert answer.status_code == 400
+    assert "two files" in answer.json()["error"]
 
-    with pytest.raises(InputError, match="two files"):
-        Store([ServedPredictions(shelf / "ours.parquet")]).found(EntryQuery(kind="disagreement"))
 
-
-def test_tables_are_safe_in_spreadsheets_and_whole(client):
-    text = csv_text([["=HYPERLINK(1)", 'a "b", c\nd', -0.5, None]])
-    (cells,) = csv.reader(io.StringIO(text))
-    assert cells == ["'=HYPERLINK(1)", 'a "b", c\nd', "-0.5", ""]
+def test_tables_are_safe_in_spreadsheets_and_whole(client, tmp_path):
+    ids = ["=HYPERLINK(1)", 'a "b", c\nd']
+    Predictions.from_arrays(probabilities=[[0.25]] * 2, labels=["x"], ids=ids).write(
+        tmp_path / "p.parquet"
+    )
+    other = TestClient(create_app([tmp_path / "p.parquet"], hosts=["testserver"]))
+    text = other.get("/api/entries?kind=borderline&format=csv").text
+    cells = [
+        (row["id"], row["probability"], row["truth"]) for row in csv.DictReader(io.StringIO(text))
+    ]
+    assert cells == [("'=HYPERLINK(1)", "0.25", ""), (ids[1], "0.25", "")]
     answer = client.get("/api/entries", params={"kind": "missed", "format": "csv"})
     assert answer.headers["content-type"].startswith("text/csv")
     listed = list(csv.DictReader(io.StringIO(answer.text)))

@@ -2,61 +2,83 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from serve_models import Run, app_with
+from starlette.testclient import TestClient
 
-from credibly.app.statistics.labels import observed_share
+from credibly import Predictions
 from credibly.metrics import proportion_interval
 
 
-def by_hand(p, y, value, near, most):
-    rows = sorted((abs(float(a) - value), float(b)) for a, b in zip(p, y, strict=True) if b >= 0)
-    inside = [(d, b) for d, b in rows if d <= near]
-    if len(inside) > most:
-        inside = [(d, b) for d, b in inside if d <= inside[most - 1][0]]
+@pytest.fixture
+def said(tmp_path, monkeypatch):
+    """What the page says of one label at several probabilities, beside known rows."""
+
+    def ask(p, y, values):
+        # Rows without truth, so that the rows asked for are like known ones and as sure.
+        more = [*values, *[0.5] * (len(p) // 20 + 1)]
+        one = np.full((len(p) + len(more), 2), 0.5, dtype=np.float32)
+        one[:, 0] = [*p, *more]
+        truth = np.full(one.shape, -1)
+        truth[: len(p), 0] = y
+        path = tmp_path / "p.parquet"
+        Predictions.from_arrays(
+            probabilities=one, targets=truth, labels=["x", "y"], coding="unknown"
+        ).write(path)
+        found = []
+        for value in values:
+            row = Predictions.from_arrays(probabilities=[[value, 0.5]], labels=["x", "y"])
+            client = TestClient(app_with(path, Run(row, "features", (1,)), monkeypatch))
+            page = client.get("/try?features=1").text
+            table = page.partition('<table id="tried-labels">')[2].partition("</table>")[0]
+            (cells,) = [line for line in table.split("<tr>") if "name=x" in line]
+            last = cells.rpartition("</svg>")[2]
+            found.append(" ".join(re.sub(r"<[^>]+>", " ", last).split()))
+        return found
+
+    return ask
+
+
+def by_hand(p, y, value):
+    """Return how many of the nearest known rows there are, and how many have the label."""
+    rows = sorted((abs(float(a) - value), b) for a, b in zip(p, y, strict=True) if b >= 0)
+    inside = [(d, b) for d, b in rows if d <= 0.1]
+    if len(inside) > 200:
+        inside = [(d, b) for d, b in inside if d <= inside[199][0]]
     return len(inside), sum(b for _, b in inside)
 
 
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(st.tuples(st.integers(0, 20), st.sampled_from([-1, 0, 1])), max_size=60),
-    st.floats(0, 1),
-    st.sampled_from([0.0, 0.05, 0.3]),
-    st.integers(1, 10),
-)
-def test_the_share_is_that_of_the_nearest_known_rows(rows, value, near, most):
-    p = np.array([place / 20 for place, _ in rows])
-    y = np.array([truth for _, truth in rows], dtype=np.int8)
-    found = observed_share(p, y, value, near=near, most=most)
-    count, present = by_hand(p, y, value, near, most)
-    assert found.rows == count
-    if count:
+@pytest.mark.parametrize("rows", [60, 2000])
+def test_the_share_is_that_of_the_nearest_known_rows(said, rows):
+    rng = np.random.default_rng(rows)
+    p = (rng.integers(0, 21, rows) / 20).astype(np.float32)  # many are as near as each other
+    y = rng.integers(-1, 2, rows)
+    values = [0.02, 0.31, 0.5, 0.98]
+    for value, words in zip(values, said(p, y, values), strict=True):
+        count, present = by_hand(p, y, np.float32(value))
+        if count < 20:
+            assert words.endswith(f"too few known rows: {count}")
+            continue
         low, high = proportion_interval(present, count)
-        assert (found.share, found.low, found.high) == pytest.approx((present / count, low, high))
-        assert abs(found.lowest - value) <= near
-        assert abs(found.highest - value) <= near
-    order = np.random.default_rng(0).permutation(len(p))
-    again = observed_share(p[order], y[order], value, near=near, most=most)
-    assert (again.rows, again.low, again.high) == (found.rows, found.low, found.high)
+        share = f"{100 * present / count:.1f} % {100 * low:.0f} – {100 * high:.0f} %"
+        assert f" {share} {count:,} rows, " in words
 
 
-def test_a_calibrated_label_is_right_as_often_as_it_says():
+def test_a_calibrated_label_is_right_as_often_as_it_says(said):
     rng = np.random.default_rng(0)
-    p = rng.random(40_000)
-    y = (rng.random(p.shape) < p).astype(np.int8)
+    p = rng.random(20_000)
+    values = np.linspace(0.05, 0.95, 20).tolist()
     inside = 0
-    for value in np.linspace(0.02, 0.98, 60):
-        found = observed_share(p, y, value)
-        assert found.rows == 200
-        assert found.enough
-        inside += found.low <= value <= found.high
-    assert inside >= 52  # 95 % of 60 are 57
+    for value, words in zip(values, said(p, rng.random(p.shape) < p, values), strict=True):
+        assert "200 rows, " in words
+        low, high = map(float, re.search(r"(\d+) – (\d+) %", words).groups())
+        inside += low - 0.5 <= 100 * value <= high + 0.5
+    assert inside >= 16  # 95 % of 20 are 19
 
 
-def test_without_near_rows_nothing_is_claimed():
-    found = observed_share(np.array([0.1, 0.2]), np.array([1, -1]), 0.9)
-    assert found.rows == 0
-    assert not found.enough
-    assert np.isnan(found.share)
+def test_without_near_rows_nothing_is_claimed(said):
+    (words,) = said([0.1, 0.2], [1, -1], [0.9])
+    assert words.endswith("too few known rows: 0")

@@ -11,40 +11,21 @@ import numpy as np
 import pytest
 from PIL import Image
 from serve_labels import LABELS
+from serve_models import Run, app_with
 from starlette.testclient import TestClient
 
-from credibly import Pipeline, Predictions
-from credibly.app.server import create_app, guard
-from credibly.app.store import model
-from credibly.app.store.model import AT_ONCE, MOST_PIXELS, ServedModel
+from credibly import Predictions
+from credibly.app.server import create_app
 from credibly.decide import AverageSize
 
-
-class Run:
-    """A run in name alone: it keeps what it was given, and answers with the file's first rows."""
-
-    def __init__(self, rows, kind="images", shape=(1, 16, 16), wait=0.0):
-        self.rows, self.wait = rows, wait
-        self.data = {"kind": kind, "shape": list(shape)}
-        self.labels, self.pipeline, self.preparation = rows.labels, Pipeline(), None
-        self.seen, self.now, self.most = [], 0, 0
-        self.lock = threading.Lock()
-
-    def predict(self, array):
-        with self.lock:
-            self.now += 1
-            self.most = max(self.most, self.now)
-        self.seen.append(array.shape)
-        time.sleep(self.wait)
-        with self.lock:
-            self.now -= 1
-        return self.rows[np.arange(len(array))]
+AT_ONCE = 2
+"""Predictions that the server makes at once."""
 
 
-def served(path, run):
-    app = create_app([path], hosts=["testserver"])
-    object.__setattr__(app.app.state.served, "model", ServedModel(run))
-    return TestClient(app)
+@pytest.fixture
+def served(monkeypatch):
+    """Serve a file with a run."""
+    return lambda path, run: TestClient(app_with(path, run, monkeypatch))
 
 
 def png(width, height, mode="L"):
@@ -60,7 +41,7 @@ def post(client, image, **query):
 
 @pytest.mark.parametrize("shape", [(1, 16, 16), (3, 8, 12)])
 @pytest.mark.parametrize("size", [(16, 16), (5, 900), (4000, 4000)])
-def test_an_image_is_scaled_to_the_shape_of_the_run(shelf, shape, size):
+def test_an_image_is_scaled_to_the_shape_of_the_run(served, shelf, shape, size):
     run = Run(Predictions.read(shelf / "ours.parquet"), shape=shape)
     with served(shelf / "ours.parquet", run) as client:
         assert post(client, png(*size)).status_code == 200
@@ -69,16 +50,16 @@ def test_an_image_is_scaled_to_the_shape_of_the_run(shelf, shape, size):
     assert seen == (1, *shape[1:]) if shape[0] == 1 else (1, *shape[1:], shape[0])
 
 
-def test_a_huge_image_is_refused(shelf):
+def test_a_huge_image_is_refused(served, shelf):
     run = Run(Predictions.read(shelf / "ours.parquet"))
     with served(shelf / "ours.parquet", run) as client:
         answer = post(client, png(8000, 8000))
     assert answer.status_code == 400
-    assert f"{MOST_PIXELS:,} pixels" in answer.json()["error"]
+    assert "25,000,000 pixels" in answer.json()["error"]
     assert len(run.seen) == 1  # the row of the warm-up
 
 
-def test_what_is_no_image_is_refused(shelf):
+def test_what_is_no_image_is_refused(served, shelf):
     with served(shelf / "ours.parquet", Run(Predictions.read(shelf / "ours.parquet"))) as client:
         for body in (b"", b"GIF89a", png(9, 9)[:40]):
             answer = post(client, body)
@@ -86,7 +67,7 @@ def test_what_is_no_image_is_refused(shelf):
             assert answer.json()["error"]
 
 
-def test_rows_times_pixels_are_capped(shelf):
+def test_rows_times_pixels_are_capped(served, shelf):
     run = Run(Predictions.read(shelf / "ours.parquet"), shape=(3, 2000, 2000))
     with served(shelf / "ours.parquet", run) as client:
         answer = post(client, png(30, 30))
@@ -97,8 +78,10 @@ def test_rows_times_pixels_are_capped(shelf):
     assert len(run.seen) == 1  # the row of the warm-up
 
 
-def test_predictions_at_once_are_bounded_and_others_are_told_when_to_come_back(shelf, monkeypatch):
-    monkeypatch.setattr(model, "WAIT_SECONDS", 0.05)
+def test_predictions_at_once_are_bounded_and_others_are_told_when_to_come_back(
+    served, shelf, monkeypatch
+):
+    monkeypatch.setattr("credibly.app.store.model.WAIT_SECONDS", 0.05)
     run = Run(Predictions.read(shelf / "ours.parquet"), wait=0.6)
     with served(shelf / "ours.parquet", run) as client:
         while client.get("/api/ready").status_code == 503:  # the warm-up takes a turn, too
@@ -122,7 +105,7 @@ def test_predictions_at_once_are_bounded_and_others_are_told_when_to_come_back(s
 
 
 @pytest.mark.parametrize("size", [0.5, 1, 2.5, len(LABELS)])
-def test_sets_are_those_of_the_decision_that_is_shown(shelf, tmp_path, size):
+def test_sets_are_those_of_the_decision_that_is_shown(served, shelf, tmp_path, size):
     rows = Predictions.read(shelf / "ours.parquet")
     tied = np.round(rows.probabilities, 1)  # many labels at the threshold
     rows = Predictions.from_arrays(
@@ -148,7 +131,7 @@ def test_sets_are_those_of_the_decision_that_is_shown(shelf, tmp_path, size):
         assert shown["mean_size"] <= size
 
 
-def test_a_set_for_other_labels_is_refused(shelf):
+def test_a_set_for_other_labels_is_refused(served, shelf):
     rows = Predictions.read(shelf / "ours.parquet").select(LABELS[:2])
     run = Run(rows, kind="features", shape=(3,))
     with served(shelf / "ours.parquet", run) as client:
@@ -159,7 +142,7 @@ def test_a_set_for_other_labels_is_refused(shelf):
 
 
 def test_health_is_answered_while_every_worker_is_busy(shelf, monkeypatch):
-    at_once = guard.QUEUES["search"][0]
+    at_once = 3  # searches
     started = threading.Barrier(at_once + 1)
     release = threading.Event()
 
@@ -187,7 +170,7 @@ def test_health_is_answered_while_every_worker_is_busy(shelf, monkeypatch):
 
 
 def test_a_request_that_takes_too_long_is_answered_and_one_too_many_too(shelf, monkeypatch):
-    monkeypatch.setattr(guard, "REQUEST_SECONDS", 1.5)
+    monkeypatch.setattr("credibly.app.server.guard.REQUEST_SECONDS", 1.5)
     release = threading.Event()
     app = create_app([shelf / "ours.parquet"], hosts=["testserver"])
     with TestClient(app) as client:
@@ -197,7 +180,8 @@ def test_a_request_that_takes_too_long_is_answered_and_one_too_many_too(shelf, m
         assert late.status_code == 503
         assert "longer than" in late.json()["error"]
         assert late.headers["retry-after"]
-        monkeypatch.setattr(guard, "MOST_REQUESTS", 1)  # the late one is still worked on
+        # The late one is still worked on.
+        monkeypatch.setattr("credibly.app.server.guard.MOST_REQUESTS", 1)
         many = client.get("/api/search?q=fork")
         assert many.status_code == 503
         assert "being worked on" in many.json()["error"]
@@ -215,7 +199,7 @@ def test_a_deleted_file_is_told_without_a_traceback(shelf, tmp_path):
     assert "read" in answer.json()["error"]
 
 
-def test_the_run_of_a_model_keeps_its_own_decision(shelf):
+def test_the_run_of_a_model_keeps_its_own_decision(served, shelf):
     rows = Predictions.read(shelf / "ours.parquet")
     run = Run(rows, kind="features", shape=(3,))
     run.pipeline.decision = SimpleNamespace(predict=lambda p: np.zeros(p.shape, bool))

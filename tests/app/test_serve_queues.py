@@ -10,17 +10,18 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from credibly.app.server import background, create_app
-from credibly.app.server.guard import ALWAYS, QUEUES, Guard
+from credibly.app.server import create_app
 
-PATHS = {
-    "search": "/api/search",
-    "predict": "/api/predict/image",
-    "file": "/image",
-    "page": "/api/label",
-    "review": "/api/reviews",
-    "upload": "/import",
+HEALTH = "/api/health"
+QUEUES = {
+    "search": ("/api/search", 3, 48),
+    "predict": ("/api/predict/image", 32, 32),
+    "file": ("/image", 8, 64),
+    "page": ("/api/label", 2, 32),
+    "review": ("/api/reviews", 4, 64),
+    "upload": ("/import", 4, 16),
 }
+"""By kind: an address, how many are worked on at once, and how many may be there in all."""
 
 
 class SlowApp:
@@ -32,13 +33,13 @@ class SlowApp:
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         self.at_work[scope["path"]] += 1
-        if scope["path"] != ALWAYS[0]:
+        if scope["path"] != HEALTH:
             await self.gate.wait()
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"{}"})
 
 
-async def ask(guard: Guard, path: str) -> tuple[int, dict[str, Any], dict[bytes, bytes]]:
+async def ask(guard: Any, path: str) -> tuple[int, dict[str, Any], dict[bytes, bytes]]:
     said: list[dict[str, Any]] = []
 
     async def send(message: dict[str, Any]) -> None:
@@ -57,25 +58,26 @@ async def ask(guard: Guard, path: str) -> tuple[int, dict[str, Any], dict[bytes,
 def test_a_full_queue_refuses_and_leaves_the_others_alone(kind):
     async def attack() -> None:
         app = SlowApp()
-        guard = Guard(app, ["localhost"])
-        at_once, most = QUEUES[kind]
-        waiting = [asyncio.create_task(ask(guard, PATHS[kind])) for _ in range(most)]
+        guard: Any = create_app([])
+        guard.app = app
+        path, at_once, most = QUEUES[kind]
+        waiting = [asyncio.create_task(ask(guard, path)) for _ in range(most)]
         await asyncio.sleep(0.05)
-        assert app.at_work[PATHS[kind]] == at_once
-        status, body, headers = await ask(guard, PATHS[kind])
+        assert app.at_work[path] == at_once
+        status, body, headers = await ask(guard, path)
         assert status == 503
         assert kind in body["error"]
         assert headers[b"retry-after"] == b"2"
-        assert (await ask(guard, ALWAYS[0]))[0] == 200
-        others = [path for name, path in PATHS.items() if name != kind]
-        more = [asyncio.create_task(ask(guard, path)) for path in others]
+        assert (await ask(guard, HEALTH))[0] == 200
+        others = [other for name, (other, _, _) in QUEUES.items() if name != kind]
+        more = [asyncio.create_task(ask(guard, other)) for other in others]
         await asyncio.sleep(0.05)
-        assert all(app.at_work[path] == 1 for path in others)
+        assert all(app.at_work[other] == 1 for other in others)
         app.gate.set()
         answers = await asyncio.gather(*waiting, *more)
         assert {status for status, _, _ in answers} == {200}
-        assert app.at_work[PATHS[kind]] == most
-        assert (await ask(guard, PATHS[kind]))[0] == 200  # the queue is empty again
+        assert app.at_work[path] == most
+        assert (await ask(guard, path))[0] == 200  # the queue is empty again
 
     asyncio.run(attack())
 
@@ -87,6 +89,6 @@ def test_work_without_a_thread_to_spare_is_refused_and_tried_again(shelf, monkey
             def none_left(**_):
                 raise RuntimeError("can't start new thread")
 
-            patch.setattr(background, "Thread", none_left)
+            patch.setattr("credibly.app.server.background.Thread", none_left)
             assert client.get("/labels").status_code == 503
         assert client.get("/labels").status_code == 200

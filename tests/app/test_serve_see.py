@@ -12,14 +12,10 @@ from fastapi.testclient import TestClient
 from PIL import Image
 from serve_accessibility import violations
 from serve_browser import listening
+from serve_models import Run, app_with
 
 from credibly import Predictions
-from credibly.app.pages.try_model import tried
 from credibly.app.server import create_app
-from credibly.app.store.address import FileQuery
-from credibly.app.store.files import ServedPredictions
-from credibly.app.store.images import Thumbnails
-from credibly.app.store.store import Store
 
 HOSTS = ["testserver"]
 
@@ -60,17 +56,26 @@ def test_tiles_show_small_copies_of_large_photos(photos, tmp_path):
     assert max(Image.open(io.BytesIO(client.get("/image?id=a").content)).size) == 4000
 
 
-def test_small_copies_stay_within_their_bound(photos):
-    plenty = Thumbnails()
-    first = plenty.path(photos / "a.jpg")
-    assert first is not None
-    few = Thumbnails(most_bytes=int(1.5 * first.stat().st_size))
-    made = [few.path(photos / f"{name}.jpg") for name in "abc"]
-    assert [path.exists() for path in made] == [False, False, True]
-    assert few.path(photos / "c.jpg") == made[2]
-    assert few.path(photos / "a.jpg").exists()
-    few.close()
-    assert not made[2].parent.exists()
+def test_small_copies_stay_within_their_bound(photos, tmp_path, monkeypatch):
+    Predictions.from_arrays(probabilities=[[0.5]] * 3, labels=["x"], ids=["a", "b", "c"]).write(
+        tmp_path / "p.parquet"
+    )
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+
+    def copies():
+        return sorted(path.stat().st_size for path in temporary.rglob("*.jpg"))
+
+    with TestClient(create_app([tmp_path / "p.parquet"], images=photos, hosts=HOSTS)) as client:
+        first = client.get("/image?id=a&small=true").content
+        assert copies() == [len(first)]
+        monkeypatch.setattr("credibly.app.store.images.MOST_BYTES", int(1.5 * len(first)))
+        for name in "bc":
+            assert client.get(f"/image?id={name}&small=true").status_code == 200
+            assert len(copies()) == 1
+        assert client.get("/image?id=a&small=true").content == first
+    assert not list(temporary.rglob("*.jpg"))
 
 
 @pytest.mark.parametrize("path", ["/", "/labels", "/static/app.js", "/api/health", "/nowhere"])
@@ -277,7 +282,7 @@ def test_colours_are_chosen_and_kept(page):
     ("tried_row", "unlike"),
     [([0.9, 0.06, 0.06], ""), ([0.9, 0.9, 0.9], "similar"), ([0.9, 0.08, 0.08], "less sure")],
 )
-def test_a_row_unlike_all_known_ones_is_told(tmp_path, tried_row, unlike):
+def test_a_row_unlike_all_known_ones_is_told(tmp_path, tried_row, unlike, monkeypatch):
     rng = np.random.default_rng(0)
     p = np.full((300, 3), 0.05)
     p[np.arange(300), rng.integers(0, 3, 300)] = 0.9
@@ -285,10 +290,13 @@ def test_a_row_unlike_all_known_ones_is_told(tmp_path, tried_row, unlike):
     y = (p > 0.5).astype(int)
     labels = ["a", "b", "c"]
     Predictions.from_arrays(probabilities=p, targets=y, labels=labels).write(tmp_path / "p.parquet")
-    bench = Store([ServedPredictions(tmp_path / "p.parquet")])
-    answer = {"labels": labels, "probabilities": [tried_row], "sets": [["a"]], "decision": ""}
-    said = tried(bench, FileQuery(), answer).unlike
-    assert unlike in said if unlike else said == ""
+    row = Predictions.from_arrays(probabilities=[tried_row], labels=labels)
+    run = Run(row, kind="features", shape=(1,))
+    page = (
+        TestClient(app_with(tmp_path / "p.parquet", run, monkeypatch)).get("/try?features=1").text
+    )
+    said = re.search(r'id="unlike">(.*?)</p>', page)
+    assert unlike in said[1] if unlike else said is None
 
 
 # Import -----------------------------------------------------------------------------------------

@@ -12,12 +12,8 @@ from serve_accessibility import look_at
 from serve_browser import listening
 from starlette.testclient import TestClient
 
-from credibly import Predictions, metrics
+from credibly import Pipeline, Predictions, metrics
 from credibly.app.server import create_app
-from credibly.app.store.address import FileQuery
-from credibly.app.store.store import Store
-from credibly.app.store.top_k import ServedTop
-from credibly.pipeline import Pipeline
 from credibly.retrieve import search
 from credibly.targets import SparseTargets
 
@@ -180,16 +176,18 @@ def test_files_of_both_layouts_are_served_beside_each_other(path, tmp_path):
 
 def test_a_hundred_thousand_labels_stay_fast(tmp_path):
     rows_of(100_000, 2000, 20).write(tmp_path / "top.parquet")
-    served = ServedTop(tmp_path / "top.parquet")
-    rule = Store([served]).rule(FileQuery())
-    served.search("+l1", 1)
-    _ = served.first_look, served.named("l")
+    client = TestClient(create_app([tmp_path / "top.parquet"], hosts=["testserver"]))
+    for page in ("/", "/explore?q=l1", "/api/labels?prefix=l"):
+        assert client.get(page).status_code == 200
     start = time.process_time()
     for number in range(5):
-        served.search(f"+l{number} -l{number + 1}", 20)
-        served.label_report(f"l{number}")
-        served.item(f"row/{number}", rule)
-        served.named(f"l{number}")
+        for page in (
+            f"/api/search?q=%2Bl{number}+-l{number + 1}",
+            f"/api/label?name=l{number}",
+            f"/api/row?id=row/{number}",
+            f"/api/labels?prefix=l{number}",
+        ):
+            assert client.get(page).status_code == 200
     assert time.process_time() - start < 5
 
 

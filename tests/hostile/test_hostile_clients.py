@@ -9,11 +9,14 @@ import time
 
 import numpy as np
 import pytest
+from starlette.testclient import TestClient
 
 import credibly as cr
-from credibly.app.server.uploads import MOST_PARTS, read_form
+from credibly.app.server import create_app
 
 BOUNDARY = b"--x"
+MOST_PARTS = 30
+"""Fields of a form."""
 
 
 def form(names: list[str]) -> bytes:
@@ -26,10 +29,12 @@ def form(names: list[str]) -> bytes:
 
 @pytest.mark.parametrize("names", [["a"] * (MOST_PARTS + 1), list(map(str, range(MOST_PARTS + 1)))])
 def test_parts_are_counted_whatever_their_names(names):
-    kind = "multipart/form-data; boundary=x"
-    assert read_form(kind, form(names[:MOST_PARTS])).fields
-    with pytest.raises(cr.InputError, match=f"at most {MOST_PARTS} fields"):
-        read_form(kind, form(names))
+    client = TestClient(create_app([]), base_url="http://localhost")
+    kind = {"content-type": "multipart/form-data; boundary=x"}
+    for given, words in ((names[:MOST_PARTS], "choose a file first"), (names, "at most 30 fields")):
+        answer = client.post("/import", content=form(given), headers=kind)
+        assert answer.status_code == 400
+        assert words in answer.text
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import textwrap
-from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -15,24 +14,30 @@ from hostile_images import ALLOWED, REFUSED
 from starlette.testclient import TestClient
 
 from credibly.app.server import create_app
-from credibly.app.server.image_worker import ImageDecoder
-from credibly.checks import InputError
 from credibly.child_processes import end_workers
 from credibly.data import Data
 from credibly.train import fit, recipe
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory):
-    """The app with a run on 16 × 16 images."""
+def run(tmp_path_factory):
+    """The folder of a run on 16 × 16 images."""
     folder = tmp_path_factory.mktemp("served")
     rng = np.random.default_rng(0)
     targets = (rng.random((60, 3)) < 0.5).astype(np.int8)
     images = rng.integers(0, 256, (60, 16, 16), dtype=np.uint8)
     data = Data(["a", "b", "c"], targets, images=images, split=np.arange(60) % 3)
     fit(data, recipe(model="cnn", hidden=4, epochs=1), folder=folder / "run")
-    predictions = folder / "run" / "predictions.parquet"
-    with TestClient(create_app([predictions], run=folder / "run", hosts=["testserver"])) as found:
+    return folder / "run"
+
+
+def app(run):
+    return TestClient(create_app([run / "predictions.parquet"], run=run, hosts=["testserver"]))
+
+
+@pytest.fixture(scope="module")
+def client(run):
+    with app(run) as found:
         yield found
 
 
@@ -61,22 +66,19 @@ def test_other_images_are_predicted(client, case):
     assert through_api(client, ALLOWED[case]) == (200, "")
 
 
-def test_a_decoder_that_does_not_end_is_ended():
-    decoder = ImageDecoder(1, seconds=0.01)
-    with pytest.raises(InputError, match="x must be an image that decodes within 10 seconds"):
-        decoder.decode(ALLOWED["PNG"], (1, 4, 4), "x", 10**6)
+def test_a_decoder_that_does_not_end_is_ended(run, monkeypatch):
+    monkeypatch.setattr("credibly.app.server.image_worker.SECONDS", 0.01)
+    status, text = through_api(app(run), ALLOWED["PNG"])
+    assert status == 400
+    assert "must be an image that decodes within 10 seconds" in text
 
 
-def test_a_decoder_goes_on_after_a_worker_has_ended():
-    decoder = ImageDecoder(1)
-    try:
-        for _ in range(2):
-            assert decoder.decode(ALLOWED["PNG"], (3, 4, 5), "x", 10**6).shape == (4, 5, 3)
-            end_workers()
-            with suppress(InputError):
-                decoder.decode(ALLOWED["PNG"], (3, 4, 5), "x", 10**6)
-    finally:
-        decoder.close()
+def test_a_decoder_goes_on_after_a_worker_has_ended(client):
+    for _ in range(2):
+        assert through_api(client, ALLOWED["PNG"]) == (200, "")
+        end_workers()
+        through_api(client, ALLOWED["PNG"])
+        through_api(client, ALLOWED["PNG"])
 
 
 def test_the_process_ends_although_a_thread_is_at_work():
@@ -84,7 +86,7 @@ def test_the_process_ends_although_a_thread_is_at_work():
     program = """
     import socket, threading, time
     from anyio import to_thread
-    from credibly.app.server.connections import server
+    from credibly.app.server.connections import Server
     from credibly.app.server import connections
 
     connections.SHUTDOWN_SECONDS = 1
@@ -98,7 +100,7 @@ def test_the_process_ends_although_a_thread_is_at_work():
     listener.bind(("127.0.0.1", 0))
     listener.listen()
     print(listener.getsockname()[1], flush=True)
-    server(app, log_level="error", owns_process=True).run(sockets=[listener])
+    Server(app, log_level="error", owns_process=True).run(sockets=[listener])
     """
     process = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE, text=True

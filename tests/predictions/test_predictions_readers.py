@@ -75,9 +75,13 @@ DEFECTS: dict[str, tuple[Callable[[], pa.Table], str]] = {
 
 
 def _served(path: Path) -> None:
-    from credibly.app.store.files import ServedPredictions
+    from starlette.testclient import TestClient
 
-    ServedPredictions(path).search("+dog -cat", 20)
+    answer = TestClient(cr.app.server.create_app([path]), base_url="http://localhost").get(
+        "/api/search", params={"q": "+dog -cat"}
+    )
+    if answer.status_code != 200:
+        raise cr.InputError(answer.json()["error"])
 
 
 READERS: dict[str, Callable[[Path, Path], Any]] = {

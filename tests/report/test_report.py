@@ -7,11 +7,11 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from reported import verdict
 
 import credibly as cr
 from credibly import Predictions, metrics
 from credibly.app import report
-from credibly.app.statistics.overview import verdict
 from credibly.cli import main
 
 EVIL = ["<script>alert(1)</script>", '" onmouseover="x', "a & b", "$\\frac{1}{0}$", "{{ 7*7 }}"]
@@ -61,9 +61,9 @@ def test_names_from_files_stay_text(page):
 
 def test_names_cannot_turn_the_text_around_them(page):
     assert "unicode-bidi: isolate" in page
-    from credibly.app.statistics.overview import _listed
-
-    assert _listed(("a\u202eb", "\u05d3\u2069\u202e", "dog")) == "ab, \u2068\u05d3\u2069, dog"
+    names = ["a\u202eb", "\u05d3\u2069\u202e", "dog"]
+    found = verdict(predictions(rows=3000, bias=1.0, labels=names))
+    assert set(found.too_high) == {"ab", "\u2068\u05d3\u2069", "dog"}
 
 
 def test_the_page_needs_no_network(page):
@@ -109,10 +109,10 @@ def test_the_verdict_is_the_frequency_near_that_level():
 
 
 def test_honest_labels_are_not_named_and_biased_ones_are():
-    assert verdict(predictions(rows=3000)).too_high == ()
+    assert verdict(predictions(rows=3000)).too_high == []
     over = verdict(predictions(rows=3000, bias=1.0))
     assert set(over.too_high) == set(EVIL)
-    assert over.too_low == ()
+    assert over.too_low == []
     assert "Probabilities too high: " in " ".join(over.sentences)
     assert set(verdict(predictions(rows=3000, bias=-1.0)).too_low) == set(EVIL)
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import numpy as np
 import pytest
+from reported import served
 
 from credibly import InputError, Predictions, metrics
 from credibly.app import report
-from credibly.app.statistics.top_k import top_summary
 from credibly.cli import main
-from credibly.predictions import Dataset, Writer
+from credibly.predictions import Writer
 from credibly.targets import SparseTargets
 
 LABELS = [f"<label> {i}" for i in range(300)]
@@ -51,25 +52,34 @@ def path(rows, tmp_path_factory):
     return file
 
 
+def numbers(page):
+    """Return the metrics of the labels held, as the report shows them."""
+    table = page.partition("Calibration of the listed labels")[2].partition("</table>")[0]
+    names = re.findall(r"<th scope=\"col\">(\w+)&nbsp;", table)
+    return dict(zip(names, re.findall(r"<td>(.*?)</td>", table), strict=True))
+
+
 def test_the_summary_is_that_of_the_labels_held_one_by_one(rows, path):
-    found = top_summary(Dataset(path))
-    dense = rows.all_targets.dense()
+    client, dense = served(path), rows.all_targets.dense()
     for number in (0, 3, 150, 299):
         where, _ = np.nonzero(rows.top == number)
         values = rows.select([rows.labels[number]]).probabilities[where, 0].astype(np.float64)
-        assert found.held[number] == len(where)
-        assert found.present[number] == dense[:, number].sum()
-        assert found.hits[number] == dense[where, number].sum()
-        assert found.expected[number] == pytest.approx(values.sum(), rel=1e-6)
-    np.testing.assert_allclose(
-        found.precision, metrics.precision_at_k(rows.top, rows.all_targets, K)
-    )
-    np.testing.assert_allclose(found.ndcg, metrics.ndcg_at_k(rows.top, rows.all_targets, K))
-    np.testing.assert_allclose(found.recall, metrics.recall_at_k(rows.top, rows.all_targets, K))
-    assert found.reliability.counts.sum() == rows.top.size
+        found = client.get("/api/label", params={"name": rows.labels[number]}).json()
+        assert found["rows"] == len(where)
+        assert found["everywhere"] == dense[:, number].sum()
+        assert found["present"] == dense[where, number].sum()
+        assert found["expected"] == pytest.approx(values.sum(), rel=1e-6)
+    ranking = np.array(client.get("/api/overview").json()["ranking"])
+    places = ranking[:, 0].astype(int) - 1
+    for column, metric in enumerate(
+        (metrics.precision_at_k, metrics.ndcg_at_k, metrics.recall_at_k)
+    ):
+        expected = metric(rows.top, rows.all_targets, K)[places]
+        np.testing.assert_allclose(ranking[:, column + 1], expected)
 
 
 def test_the_summary_does_not_depend_on_how_rows_are_cut_into_files(rows, path, tmp_path):
+    folder = tmp_path / "shards"
     for part, chosen in enumerate((slice(0, 100), slice(100, None))):
         Predictions.from_arrays(
             top=rows.top[chosen],
@@ -77,23 +87,32 @@ def test_the_summary_does_not_depend_on_how_rows_are_cut_into_files(rows, path, 
             labels=rows.labels,
             targets=rows.all_targets[chosen],
             ids=rows.ids[chosen],
-        ).write(tmp_path / f"{part}.parquet")
-    one, two = top_summary(Dataset(path)), top_summary(Dataset(tmp_path))
-    assert two.figures == pytest.approx(one.figures)
-    np.testing.assert_allclose(two.precision, one.precision)
-    np.testing.assert_array_equal(two.by_surprise(), one.by_surprise())
-    both = Dataset(tmp_path).read()
+        ).write(folder / f"{part}.parquet")
+    pages = [
+        report.write([each], tmp_path / "r.html").read_text("utf-8") for each in (path, folder)
+    ]
+    assert len(numbers(pages[0])) == 5
+    assert numbers(pages[0]) == numbers(pages[1])
+    one, two = (served(each) for each in (path, folder))
+    assert one.get("/api/atlas?format=csv").text == two.get("/api/atlas?format=csv").text
+    rankings = [each.get("/api/overview").json()["ranking"] for each in (one, two)]
+    np.testing.assert_allclose(*rankings)
+    both = Predictions.read(folder)
     np.testing.assert_array_equal(both.top, rows.top)
     np.testing.assert_array_equal(both.all_targets.dense(), rows.all_targets.dense())
 
 
-def test_a_report_shows_ranking_calibration_and_labels(path, tmp_path, capsys):
+def test_a_report_shows_ranking_calibration_and_labels(rows, path, tmp_path):
     out = tmp_path / "report.html"
     assert main(["report", str(path), "--out", str(out), "--json"]) == 0
     page = out.read_text(encoding="utf-8")
-    found = top_summary(Dataset(path))
-    assert f"{found.precision[4]:.4f}" in page
-    assert f"{found.figures['ACE']:.4f}" in page
+    assert f"{metrics.precision_at_k(rows.top, rows.all_targets, K)[4]:.4f}" in page
+    where = rows.top >= 0
+    truth = np.take_along_axis(rows.all_targets.dense(), rows.top, 1)[where][:, None]
+    error = metrics.calibration_error(
+        rows.probabilities[where][:, None], truth, "ace", min_count=30
+    )
+    assert numbers(page)["ACE"] == f"{error:.4f}"
     assert "&lt;label&gt; 0" in page
     assert "<label>" not in page
     assert "left out" in page

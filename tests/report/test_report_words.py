@@ -2,16 +2,10 @@
 
 import numpy as np
 import pytest
+from reported import atlas, compared, predictions, served, verdict
+from scipy.stats import binom
 
-from credibly import Predictions, metrics
-from credibly.app.statistics.comparisons import COLUMNS, Cell, comparison
-from credibly.app.statistics.labels import biased_labels, summarize_columns
-from credibly.app.statistics.overview import _listed, verdict
-
-
-def predictions(p, y, labels=None, **more):
-    labels = labels or [f"l{t}" for t in range(np.shape(p)[1])]
-    return Predictions.from_arrays(probabilities=p, targets=y, labels=labels, **more)
+from credibly import metrics
 
 
 def drawn(shift=0.0, rows=4000, labels=3):
@@ -82,17 +76,20 @@ def test_the_verdict_includes_accuracy():
     assert "get no label" not in sharp.sentences[2]
 
 
+def flags(p, y, folder):
+    return np.array([row["flag"] for row in atlas(predictions(p, y), folder)])
+
+
 @pytest.mark.parametrize("seed", range(4))
-def test_calibrated_labels_are_not_accused(seed):
+def test_calibrated_labels_are_not_accused(seed, tmp_path):
     """1,200 labels that are exactly right, rare ones among them: families accused are few."""
     rng = np.random.default_rng(seed)
     p = rng.beta(0.3, 20, (600, 1200))
-    high, low = biased_labels(p, (rng.random(p.shape) < p).astype(np.int8))
-    assert not high.size
-    assert not low.size
+    found = flags(p, (rng.random(p.shape) < p).astype(np.int8), tmp_path)
+    assert not found.any()
 
 
-def test_labels_that_are_wrong_are_accused_and_few_others():
+def test_labels_that_are_wrong_are_accused_and_few_others(tmp_path):
     rng = np.random.default_rng(0)
     p = rng.uniform(0.05, 0.6, (1500, 200))
     given = p.copy()
@@ -100,23 +97,22 @@ def test_labels_that_are_wrong_are_accused_and_few_others():
     given[:, 10:20] = p[:, 10:20] / 2
     y = (rng.random(p.shape) < p).astype(np.int8)
     y[:700, 5] = -1
-    high, low = biased_labels(given, y)
-    assert set(high) == set(range(10))
-    assert set(low) == set(range(10, 20))
+    found = flags(given, y, tmp_path)
+    assert set(np.flatnonzero(found == "too high")) == set(range(10))
+    assert set(np.flatnonzero(found == "too low")) == set(range(10, 20))
 
 
-def test_p_values_bound_the_exact_tail():
-    from scipy.stats import binom
-
-    from credibly.app.statistics.labels import _p_values
-
-    for n, p in ((50, 0.02), (400, 0.3)):
-        for present in (0, 1, 5, 20):
-            y = np.zeros((n, 1), np.int8)
-            y[:present] = 1
-            (found,), _ = _p_values(np.full((n, 1), p), y)
-            exact = min(binom.cdf(present, n, p), binom.sf(present - 1, n, p))
-            assert min(1.0, 2 * exact) <= found * (1 + 1e-6)
+@pytest.mark.parametrize(("n", "p"), [(60, 0.02), (400, 0.3)])
+def test_a_label_alone_is_accused_only_where_the_exact_test_is_sure(n, p, tmp_path):
+    accused = []
+    for present in range(0, n + 1, 3):
+        y = np.zeros((n, 1), np.int8)
+        y[:present] = 1
+        (flag,) = flags(np.full((n, 1), p), y, tmp_path)
+        exact = 2 * min(binom.cdf(present, n, p), binom.sf(present - 1, n, p))
+        assert not flag or exact <= 0.05
+        accused += [present] if flag else []
+    assert len(accused) > n / 6  # and where it is far off, it is
 
 
 def test_a_level_needs_enough_entries():
@@ -127,45 +123,47 @@ def test_a_level_needs_enough_entries():
 
 
 def test_long_lists_say_how_many_more():
-    assert _listed(tuple("abcdefg")) == "a, b, c, d, e and 2 more"
+    rng = np.random.default_rng(0)
+    p = rng.uniform(0.3, 0.6, (2000, 7))
+    one = predictions(p, (rng.random(p.shape) < p / 2).astype(np.int8), list("abcdefg"))
+    assert verdict(one).sentences[-1].endswith(" and 2 more.")
 
 
 def test_the_best_is_marked_by_what_is_better():
-    table = comparison({"good": drawn(), "bad": drawn(0.2)}, resamples=20)
-    for place, column in enumerate(COLUMNS):
-        if column.name in ("ACE", "NLL", "Brier"):
-            assert [cells[place].best for cells in table.values()] == [True, False]
+    table = compared({"good": drawn(), "bad": drawn(0.2)}, 20)
+    for name in ("ACE", "NLL", "Brier"):
+        assert [cells[name].best for cells in table.values()] == [True, False]
 
 
 def test_a_star_needs_a_clear_paired_difference():
     one = drawn()
     rng = np.random.default_rng(1)
     other = np.clip(one.probabilities + rng.normal(0, 1e-4, one.probabilities.shape), 0, 1)
-    near = predictions(other, one.targets)
-    table = comparison({"a": one, "b": near}, resamples=100)
-    assert not any(cell.best for cells in table.values() for cell in cells)
+    table = compared({"a": one, "b": predictions(other, one.targets)}, 100)
+    assert not any(cell.best for cells in table.values() for cell in cells.values())
 
 
-def test_intervals_do_not_fall_below_zero_and_hold_the_estimate():
-    assert Cell(0.01, -0.02, 0.03).interval == "0.0000 – 0.0300"
-    for shift in (0.0, 0.03):
-        for cell in comparison({"a": drawn(shift)}, resamples=100)["a"]:
-            assert cell.low <= cell.estimate <= cell.high
+@pytest.mark.parametrize("shift", [0.0, 0.03])
+def test_intervals_do_not_fall_below_zero_and_hold_the_estimate(shift):
+    for cell in compared({"a": drawn(shift)}, 100)["a"].values():
+        assert 0 <= float(cell.low) <= cell.estimate <= float(cell.high)
 
 
-def test_labels_without_truth_say_so():
-    p = np.array([[0.5, 0.25], [0.5, 0.75]])
-    rows = summarize_columns(["a", "b"], np.asarray(p), None)
-    assert [(row.present, row.expected) for row in rows] == [(None, 1.0), (None, 1.0)]
-    assert all(np.isnan(row.present_share) for row in rows)
+def test_labels_without_truth_say_so(tmp_path):
+    one = predictions(np.array([[0.5, 0.25], [0.5, 0.75]]), None, ["a", "b"])
+    rows = atlas(one, tmp_path)
+    assert [(row["known"], row["rate"], row["expected rate"]) for row in rows] == [
+        (None, None, 0.5)
+    ] * 2
 
 
-def test_labels_and_hits_count_known_entries_alone():
+def test_labels_and_hits_count_known_entries_alone(tmp_path):
     p = np.array([[0.5, 0.25], [0.5, 0.75], [1.0, 0.5]])
     y = np.array([[1, 0], [-1, 1], [0, 1]], dtype=np.int8)
-    one = predictions(p, y)
-    rows = summarize_columns(one.labels, one.probabilities, one.targets)
-    assert [(row.present, row.expected) for row in rows] == [(1, 1.5), (2, 1.5)]
+    predictions(p, y, ["a", "b"]).write(tmp_path / "p.parquet")
+    client = served(tmp_path / "p.parquet")
+    found = [client.get("/api/label", params={"name": name}).json() for name in "ab"]
+    assert [(each["present"], each["known_expected"]) for each in found] == [(1, 1.5), (2, 1.5)]
 
 
 def test_the_plotted_numbers_are_those_of_the_metrics():

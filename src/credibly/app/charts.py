@@ -13,7 +13,8 @@ import numpy as np
 from markupsafe import Markup, escape
 
 from credibly.app.statistics.decisions import CostCurve
-from credibly.app.statistics.overview import FirstLook, LabelLift
+from credibly.app.statistics.labels import Pairs
+from credibly.app.statistics.overview import FirstLook
 from credibly.metrics.calibration import ReliabilityDiagram
 from credibly.types import Array
 
@@ -216,7 +217,7 @@ def threshold_chart(found: Array, right: Array, at: int) -> Markup:
     )
 
 
-def heat_map(lift: LabelLift, link: _Link | None = None) -> Markup:
+def heat_map(lift: Pairs, link: _Link | None = None) -> Markup:
     """Return which labels occur together: blue more than chance, red less, grey too few rows.
 
     ``link`` is the address that the cell of two labels opens; None without links.

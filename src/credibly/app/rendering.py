@@ -1,4 +1,7 @@
-"""Templates of the app, the report and notebooks; Jinja2 escapes every name from a file."""
+"""What pages of the app, the report and notebooks are made of: templates, styles, small pictures.
+
+Jinja2 escapes every name from a file.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +20,13 @@ from credibly import __version__
 from credibly.checks import require
 from credibly.notebook import counted
 from credibly.retrieve import Query
+from credibly.untrusted.images import decode_image
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from jinja2 import Environment
+    from PIL.Image import Image
 
 
 STATIC = {
@@ -78,6 +85,18 @@ def stylesheet(*names: str) -> str:
     """Return style sheets of the app, for pages that hold everything themselves."""
     folder = files("credibly.app") / "static"
     return "".join((folder / name).read_text(encoding="utf-8") for name in names)
+
+
+def small_copy(path: Path, side: int) -> Image:
+    """Return an image scaled down to a longer side of so many pixels, in colour.
+
+    Raises:
+        InputError: for a file that does not decode.
+    """
+    with decode_image(path, path.name, at_least=(side, side)) as image:
+        small = image.convert("RGB")
+    small.thumbnail((side, side))
+    return small
 
 
 def _code(text: str) -> Markup:

@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from markupsafe import Markup
 
 from credibly import __version__
 from credibly.app.charts import overview_charts, small_reliability
-from credibly.app.rendering import environment, stylesheet
+from credibly.app.rendering import environment, small_copy, stylesheet
 from credibly.app.statistics.comparisons import COLUMNS, best_sentence, comparison, names_of
 from credibly.app.statistics.labels import LabelSummary
 from credibly.app.statistics.overview import SMALL_MULTIPLES, FirstLook, first_look
@@ -28,10 +27,7 @@ from credibly.checks import InputError
 from credibly.files import atomic_path
 from credibly.predictions import Dataset, Predictions
 from credibly.types import Array, JsonObject
-from credibly.untrusted.images import ImageFolder, decode_image
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
+from credibly.untrusted.images import ImageFolder
 
 __all__ = ["render", "write"]
 
@@ -247,8 +243,7 @@ def _top_page(
     """Return the page on files that hold the most probable labels of each row."""
     judged, figures = {}, {}
     for name, dataset in datasets.items():
-        each = lambda share: advance(share / len(datasets))  # noqa: E731
-        found = top_summary(dataset, advance=each)
+        found = top_summary(dataset, advance=lambda share: advance(share / len(datasets)))
         labels = [found.row(int(number)) for number in found.by_surprise()[:MOST_LABELS]]
         figures[name] = found.figures
         rows, count = found.num_rows, len(found.names)
@@ -262,7 +257,6 @@ def _filled(
     settings: Mapping[str, str],
     **values: object,
 ) -> str:
-    about = {name: one.metadata for name, one in judged.items()}
     usual = dict.fromkeys(("comparison", "best", "candidates", "examples", "figures"))
     return (
         environment()
@@ -274,7 +268,8 @@ def _filled(
             small=small_reliability,
             multiples=SMALL_MULTIPLES,
             style=Markup(stylesheet("charts.css", "style.css")),
-            made=how(about, settings) | origins(sources),
+            made=_how(judged, settings)
+            | {f"{name}, file": _origin(path) for name, path in sources.items()},
         )
     )
 
@@ -292,12 +287,8 @@ def _candidates(one: Predictions) -> list[list[str]]:
     return rows
 
 
-def origins(sources: Mapping[str, Path]) -> dict[str, str]:
-    """Return where each file lies, when it was written and what it hashes to."""
-    return {f"{name}, file": _origin(path) for name, path in sources.items()}
-
-
 def _origin(path: Path) -> str:
+    """Return where a file lies, when it was written and what it hashes to."""
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     digest = hashlib.sha256()
     for file in files:
@@ -314,22 +305,17 @@ def _shown(path: Path) -> str:
     return str(Path(*path.parts[-2:]) if path.is_absolute() and len(path.parts) > 2 else path)
 
 
-def how(metadata: Mapping[str, JsonObject], settings: Mapping[str, str]) -> JsonObject:
-    """Return everything needed to make the report again.
-
-    Args:
-        metadata: of the files, by the name of their method.
-        settings: of the report.
-    """
+def _how(judged: Mapping[str, Judged], settings: Mapping[str, str]) -> JsonObject:
+    """Return everything needed to make the report again."""
     about: JsonObject = {
         "credibly": __version__,
         "python": platform.python_version(),
         "numpy": np.__version__,
         **settings,
     }
-    for name, each in metadata.items():
+    for name, one in judged.items():
         left_out = ("labels", "candidates")  # candidates have a table of their own
-        kept = {key: value for key, value in each.items() if key not in left_out}
+        kept = {key: value for key, value in one.metadata.items() if key not in left_out}
         if isinstance(source := kept.get("data"), str):
             kind, colon, place = source.rpartition(":")
             kept["data"] = kind + colon + _shown(Path(place))
@@ -410,9 +396,11 @@ class ExampleMaker:
                 continue
             seen.add(row)
             probability = float(one.probabilities[row, label])
-            text = _shortened(self._texts.get(id, ""))
-            word = _kind(kind, probability)
-            return Example(id, one.labels[label], word, probability, text, image, size)
+            text = self._texts.get(id, "")
+            text = text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
+            words = {("present", False): "missed", ("absent", True): "false alarm"}
+            kind = words.get((kind, probability >= 0.5), kind)
+            return Example(id, one.labels[label], kind, probability, text, image, size)
         return None
 
     def _image(self, id: str) -> tuple[str, tuple[int, int]]:
@@ -438,12 +426,6 @@ def _scores(one: Predictions) -> dict[str, Array]:
     }
 
 
-def _kind(truth: str, probability: float) -> str:
-    if truth == "present":
-        return "missed" if probability < 0.5 else truth
-    return "false alarm" if truth == "absent" and probability >= 0.5 else truth
-
-
 def _entries(score: tuple[str, Array]) -> Iterator[tuple[str, int, int]]:
     """Yield kind, row and label of the worst entry of each row, the worst rows first."""
     kind, values = score
@@ -460,20 +442,12 @@ def thumbnail(path: Path) -> tuple[str, tuple[int, int]]:
     Raises:
         InputError: for a file that does not decode.
     """
-    with decode_image(path, str(path), at_least=(SIDE, SIDE)) as image:
-        plain = image.convert("RGB")
-    plain.thumbnail((SIDE, SIDE))
-    coded = {kind: _coded(plain, kind) for kind in ("JPEG", "PNG")}
+    small = small_copy(path, SIDE)
+    coded = {}
+    for kind, options in {"jpeg": {"quality": 75}, "png": {"optimize": True}}.items():
+        buffer = io.BytesIO()
+        small.save(buffer, kind, **options)
+        coded[kind] = buffer.getvalue()
     kind = min(coded, key=lambda each: len(coded[each]))  # drawings are smaller as PNG
     text = base64.b64encode(coded[kind]).decode("ascii")
-    return f"data:image/{kind.lower()};base64,{text}", plain.size
-
-
-def _coded(image: Image, kind: str) -> bytes:
-    buffer = io.BytesIO()
-    image.save(buffer, kind, **({"quality": 75} if kind == "JPEG" else {"optimize": True}))
-    return buffer.getvalue()
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
+    return f"data:image/{kind};base64,{text}", small.size

@@ -58,8 +58,8 @@ class Options(WithTexts, Partial):
 
 
 def run(options: Options) -> None:
-    from credibly.app.server.connections import fork_workers, server
-    from credibly.app.server.guard import EVERYWHERE, QUEUES, Counters
+    from credibly.app.server.connections import Server, fork_workers
+    from credibly.app.server.guard import EVERYWHERE, Counters
     from credibly.checks import InputError
 
     if not options.host:
@@ -78,7 +78,7 @@ def run(options: Options) -> None:
         )
     with _listener(options.host, options.port) as listener:
         number, tell = 0, lambda: None
-        counters = Counters(list(QUEUES), options.workers)
+        counters = Counters(options.workers)
         if options.workers > 1:
             number, tell = fork_workers(options.workers)
         counters.start(number)
@@ -92,7 +92,7 @@ def run(options: Options) -> None:
             tell()
 
         log_level = "warning" if options.quiet else "info"
-        server(app, log_level=log_level, owns_process=True, ready=ready).run(sockets=[listener])
+        Server(app, log_level=log_level, owns_process=True, ready=ready).run(sockets=[listener])
 
 
 def _app(options: Options, hosts: tuple[str, ...]) -> Guard:

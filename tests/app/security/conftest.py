@@ -40,7 +40,7 @@ def served(hostile):
         patch.setattr(connections, "HEAD_SECONDS", 0.6)
         patch.setattr(guard, "BODY_SECONDS", 0.6)
         patch.setattr(connections, "WRITE_SECONDS", 0.6)
-        served = connections.server(create_app([hostile, hostile], images=images))
+        served = connections.Server(create_app([hostile, hostile], images=images))
         served.config.log_level = "error"  # a failing test shows what the server wrote
         served.config.configure_logging()
         thread = threading.Thread(target=served.run, args=([listener],), daemon=True)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from attacks import ask, head, status
 
-from credibly.app.server import guard
+from credibly.app.server import create_app
 
 
 @pytest.mark.parametrize("host", [
@@ -82,8 +82,7 @@ def test_websockets_are_closed():
     async def send(message):
         sent.append(message)
 
-    refusing = guard.Guard(None, ["localhost"])
-    asyncio.run(refusing({"type": "websocket", "headers": []}, None, send))
+    asyncio.run(create_app([])({"type": "websocket", "headers": []}, None, send))
     assert sent == [{"type": "websocket.close", "code": 1008}]
 
 
@@ -102,6 +101,8 @@ def test_the_guard_itself_refuses_doubled_headers(name):
     doubled = [(name, values.get(name, b"localhost"))] * 2
     scope = {"type": "http", "method": "GET", "path": "/", "headers": [(b"host", b"localhost")]}
     scope["headers"] = [*([] if name.lower() == b"host" else scope["headers"]), *doubled]
-    asyncio.run(guard.Guard(app, ["localhost"])(scope, None, send))
+    guard = create_app([])
+    guard.app = app
+    asyncio.run(guard(scope, None, send))
     assert not asked
     assert sent[0]["status"] == 400

@@ -13,8 +13,12 @@ from serve_pages import PAGES
 
 from credibly import Predictions
 from credibly.app import report
-from credibly.retrieve import Index, search
-from credibly.retrieve.query import quoted
+from credibly.retrieve import Index, Query, search
+
+
+def wanted(name, *unwanted):
+    """Return the query for one label, without others."""
+    return str(Query((name,), unwanted))
 
 
 class Elements(HTMLParser):
@@ -43,7 +47,7 @@ def assert_harmless(page: str) -> None:
 
 @pytest.mark.parametrize("path", [page for page in PAGES if "?" not in page])
 def test_names_stay_text_on_every_page(client, path):
-    for query in ({"q": "+" + quoted(HOSTILE[0])}, {"q": f"<{MARK}>", "top": "3"}):
+    for query in ({"q": wanted(HOSTILE[0])}, {"q": f"<{MARK}>", "top": "3"}):
         page = client.get(path, params=query)
         assert page.status_code in (200, 400)
         assert_harmless(page.text)
@@ -54,7 +58,7 @@ def test_a_hostile_label_has_a_page_and_is_searched_for(client, name):
     page = client.get("/label", params={"name": name})
     assert page.status_code == 200
     assert_harmless(page.text)
-    query = f"+{quoted(name)}"
+    query = wanted(name)
     assert_harmless(client.get("/", params={"q": query}).text)
     answer = client.get("/api/search", params={"q": query, "top": 3})
     assert answer.headers["content-type"] == "application/json"
@@ -76,7 +80,7 @@ def test_engines_agree_on_hostile_names(hostile, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     resident = Index.read(hostile)
     for first, second in itertools.pairwise(HOSTILE):
-        query = f"+{quoted(first)} -{quoted(second)}"
+        query = wanted(first, second)
         one, other = resident.search(query, top=5), search(hostile, query, top=5)
         assert [hit.id for hit in one.hits] == [hit.id for hit in other.hits]
         assert one.expected_hits == pytest.approx(other.expected_hits)

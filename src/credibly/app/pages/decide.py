@@ -91,7 +91,7 @@ def _decide(request: Request, asked: DecideQuery, problems: dict[str, str]) -> H
     store = state_of(request).store
     chosen = store.file(asked.file, asked.raw)
     try:
-        chosen.check(asked.label or chosen.labels[0])
+        chosen.column_of(asked.label or chosen.labels[0])
     except InputError as error:
         problems["label"] = str(error)
         asked = asked.model_copy(update={"label": ""})

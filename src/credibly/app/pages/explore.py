@@ -116,7 +116,7 @@ def _kinds(files: int, chosen: Served) -> dict[EntryKind, str]:
     left_out: set[EntryKind] = set() if files > 1 else {"disagreement"}
     if not chosen.has_truth:
         left_out |= {"hit", "missed", "false-alarm", "probably-wrong"}
-    if not chosen.scan.every_label:  # other views need a probability for every label
+    if not chosen.every_label:  # other views need a probability for every label
         left_out = {kind for kind in ENTRY_KINDS if kind != "rows"}
     return {kind: words for kind, (words, _) in ENTRY_KINDS.items() if kind not in left_out}
 

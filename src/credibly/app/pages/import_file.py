@@ -337,8 +337,8 @@ async def open_result(request: Request) -> Response:
 
 
 def _opened(state: Any, upload: Upload, result: Calibrated) -> int:
-    path = state.uploads.keep(upload.token, result.folder / "predictions.parquet")
-    state.files.append(ServedPredictions(path, name=upload.path.stem))
+    path = state.uploads.keep(result.folder / "predictions.parquet")
+    state.files.append(ServedPredictions(path, upload.path.stem))
     state.files[-1].begin()
     return len(state.files) - 1
 

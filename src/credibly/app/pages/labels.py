@@ -14,8 +14,7 @@ from pydantic import Field
 from credibly.app.charts import heat_map, reliability_chart, small_reliability, threshold_chart
 from credibly.app.rendering import plain
 from credibly.app.server.responses import both_labels, page, state_of, table_response, wanted
-from credibly.app.statistics.labels import LabelSummary, label_pairs, label_sentence
-from credibly.app.statistics.overview import label_lift
+from credibly.app.statistics.labels import LabelSummary, label_lift, label_pairs, label_sentence
 from credibly.app.store.address import FileQuery, LabelOrder
 from credibly.retrieve import parse
 from credibly.types import JsonObject

@@ -20,7 +20,7 @@ from credibly.app.pages.explore import entry_pairs
 from credibly.app.server.responses import page, state_of, table_response
 from credibly.app.server.uploads import form_of
 from credibly.app.statistics.comparisons import COLUMNS, Cell, comparison
-from credibly.app.statistics.labels import LabelSummary, summarize_columns
+from credibly.app.statistics.labels import LabelSummary, label_atlas
 from credibly.app.store.address import MOST_ENTRIES, EntryQuery, FileQuery, read_query
 from credibly.app.store.files import ServedPredictions
 from credibly.app.store.store import Entry, Store
@@ -125,7 +125,7 @@ class Reviewing:
         for id, label, word in reviews:
             if word not in VALUES:
                 raise InputError(f"a decision must be {', '.join(VALUES)}; got {word[:80]!r}.")
-            chosen.check(label)
+            chosen.column_of(label)
             chosen.place(id)
             found.append(Review(id, label, VALUES[word]))
         try:
@@ -157,7 +157,7 @@ class Reviewing:
             moved = int((before != after).sum())
             changed += moved
             if len(labels) < MOST_LABELS:
-                old, new = (summarize_columns([label], p, y)[0] for y in (before, after))
+                old, new = (label_atlas([label], p, y)[0] for y in (before, after))
                 labels.append(LabelEffect(len(found), moved, old, new))
         return Effect(len(kept), changed, labels, numbers)
 

@@ -154,7 +154,7 @@ def _set_by(
     """Return which labels a rule selects, and which it asks to look at, in the order of names."""
     ordered = _in_order(p, names, file.labels)
     inside = rule.decision.predict(ordered[None])[0]
-    look = rule.looks(ordered)
+    look = rule.decision.to_review(ordered[None])[0]
     columns = [file.column_of(name) for name in names]
     return inside[columns], look[columns], rule.words
 
@@ -281,7 +281,7 @@ def _page(
         kind=kind,
         columns=0 if model is None else model.text_columns,
         width=0 if model is None else int(model.run.data["shape"][0]),
-        names=[] if model is None else model.feature_names or [],
+        names=[] if model is None else model.run.feature_names or [],
         reason=_reason(model),
         fields=fields,
         answer=answer,

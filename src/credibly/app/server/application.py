@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -37,10 +37,11 @@ from credibly.app.pages import (
 )
 from credibly.app.pages.compare import Comparing
 from credibly.app.pages.review import NotSaved, Reviewing
+from credibly.app.rendering import wanted
 from credibly.app.server.background import Busy, NotReady
 from credibly.app.server.guard import ALWAYS, Guard
 from credibly.app.server.responses import failure, page
-from credibly.app.server.uploads import Upload, Uploads
+from credibly.app.server.uploads import Uploads
 from credibly.app.statistics.comparisons import names_of
 from credibly.app.store.address import problem_words
 from credibly.app.store.files import ServedPredictions
@@ -60,14 +61,17 @@ from credibly.untrusted.images import ImageFolder
 from credibly.workflows.rows import holds_top_labels
 
 if TYPE_CHECKING:
-    from credibly.train.run import Run
+    pass
 
+FOREIGN = set(import_file.ENDINGS) - {".parquet"}
+"""Endings of files that must be imported before they can be shown."""
 PAGES = (overview, explore, labels, decide, review, compare, try_model, import_file, api)
 LOCAL = ("127.0.0.1", "localhost", "::1")
 # Requests worked on at once; others wait their turn. The work is computation, so more threads than
 # this would not be faster, and each takes memory of its own that it does not give back.
 WORKERS = 8
 GIVE_BACK_EVERY = 30.0  # seconds
+GONE = "a file that is served can no longer be read."
 WARM = 2  # files read at the start; others when they are first asked for
 
 
@@ -76,15 +80,16 @@ class AppState:
     """Everything the server was started with."""
 
     files: list[Served]
-    image_folder: ImageFolder | None = None
-    model: ServedModel | None = None
-    texts: Mapping[str, str] = field(default_factory=dict)
-    log: ReviewLog | None = None
-    uploads: Uploads = field(default_factory=Uploads)
-    runs: Runs | None = None
+    open_file: Callable[[Path, str], Served]
+    image_folder: ImageFolder | None
+    model: ServedModel | None
+    texts: Mapping[str, str]
+    log: ReviewLog | None
+    uploads: Uploads
+    runs: Runs | None
+    map: Pipeline | None
+    workers: int
     thumbnails: Thumbnails = field(default_factory=Thumbnails)
-    map: Pipeline | None = None
-    workers: int = 1
 
     @cached_property
     def images(self) -> ImageFolder | None:
@@ -98,7 +103,7 @@ class AppState:
         """Return the pages to choose from: path and title."""
         several = len(self.files) > 1 or self.runs is not None
         some = bool(self.files)
-        dense = any(file.scan.every_label for file in self.files)
+        dense = any(file.every_label for file in self.files)
         listed = [
             ("/", "Overview", some),
             ("/explore", "Explore", some),
@@ -155,7 +160,7 @@ class AppState:
             _ = self.images
         for file in self.files[:WARM]:
             with suppress(InputError, OSError):
-                file.search(f'"{file.labels[0]}"' if file.labels else "", 1)
+                file.search(wanted(file.labels[0]), 1)
         for file in self.files[:1]:
             file.begin()
 
@@ -233,66 +238,59 @@ def create_app(
             f"reviews are written by one process; got {workers} workers. Leave out --workers or "
             "--annotate."
         )
-    root_path, given_files = _root_path(root_path), bool(predictions)
-    if run is not None and not predictions and (Path(run) / "predictions.parquet").exists():
-        predictions = [run]
-    foreign = [Path(path) for path in predictions if _is_foreign(path)]
-    given = [path for path in predictions if Path(path) not in foreign]
-    folders = [Path(path) for path in given if is_folder_of_runs(path)]
-    alone = [Path(path) for path in given if Path(path) not in folders]
+    root_path = root_path.rstrip("/")
+    if root_path and not re.fullmatch(r"(/[\w.~-]+)+", root_path, re.ASCII):
+        raise InputError(f"--root-path must be a path such as /credibly; got {root_path!r:.100}.")
+    paths = [Path(path) for path in predictions]
+    if run is not None and not paths and (Path(run) / "predictions.parquet").exists():
+        paths = [Path(run)]
+    foreign = [path for path in paths if path.is_file() and path.suffix.lower() in FOREIGN]
+    folders = [path for path in paths if path not in foreign and is_folder_of_runs(path)]
+    alone = [path for path in paths if path not in (*foreign, *folders)]
 
     def open_file(path: Path, name: str) -> Served:
         if holds_top_labels(path):
-            return ServedTop(path, partial=partial, name=name)
-        return ServedPredictions(path, partial=partial, joint=joint, name=name)
+            return ServedTop(path, name, partial=partial)
+        return ServedPredictions(path, name, partial=partial, joint=joint)
 
     files = [open_file(path, name) for path, name in zip(alone, names_of(alone), strict=True)]
     runs = Runs(folders, files, open_file) if folders else None
-    shown = {}
+    shown, model = {}, None
     if texts is not None and files:
         from credibly.data.loading import load_texts
 
         shown = load_texts(texts, files[0].labels, text=text)
+    if run is not None:
+        from credibly.train import load
+
+        model = ServedModel(load(os.fspath(run)))
     uploads = Uploads()
     imported = [uploads.refer(path) for path in foreign]
     if annotate is not None:
         check_out(annotate, (".jsonl",), inputs=predictions)
+    first_page = ""
+    if imported and not files:
+        first_page = f"/import?token={imported[0].token}"
+    elif model is not None and not predictions:
+        first_page = "/try"
+    elif runs is not None:
+        first_page = "/compare"
     served = AppState(
         files=files,
+        open_file=open_file,
         texts=shown,
         image_folder=None if images is None else ImageFolder(images),
-        model=None if run is None else ServedModel(_load(run)),
+        model=model,
         log=None if annotate is None else ReviewLog(annotate),
         uploads=uploads,
         runs=runs,
         map=None if map is None else Pipeline.read(Path(map)),
         workers=workers,
     )
-    return _app(served, hosts, _first_page(served, given_files, imported), root_path)
+    return Guard(_app(served, root_path), hosts, first_page, root_path)
 
 
-def _root_path(given: str) -> str:
-    path = given.rstrip("/")
-    if path and not re.fullmatch(r"(/[\w.~-]+)+", path, re.ASCII):
-        raise InputError(f"--root-path must be a path such as /credibly; got {given!r:.100}.")
-    return path
-
-
-def _is_foreign(path: str | os.PathLike[str]) -> bool:
-    """Return whether a file must be imported before it can be shown."""
-    file = Path(path)
-    return file.is_file() and file.suffix.lower() in set(import_file.ENDINGS) - {".parquet"}
-
-
-def _first_page(served: AppState, given: bool, imported: list[Upload]) -> str:
-    if imported and not served.files:
-        return f"/import?token={imported[0].token}"
-    if served.model is not None and not given:
-        return "/try"
-    return "/compare" if served.runs is not None else ""
-
-
-def _app(served: AppState, hosts: Sequence[str], first_page: str, root_path: str) -> Guard:
+def _app(served: AppState, root_path: str) -> FastAPI:
     app = FastAPI(
         title="credibly",
         version=__version__,
@@ -310,10 +308,10 @@ def _app(served: AppState, hosts: Sequence[str], first_page: str, root_path: str
                 route.include_in_schema = False
         if module is not import_file or served.workers == 1:
             app.include_router(module.router, responses=api.FAILURES)
-    kinds = (InputError, Busy, NotSaved, NotReady, OSError, RequestValidationError, HTTPException)
-    for kind in kinds:
+    told = (InputError, Busy, NotSaved, NotReady, OSError, RequestValidationError, HTTPException)
+    for kind in told:
         app.add_exception_handler(kind, _failed)
-    return Guard(app, hosts, first_page, root_path)
+    return app
 
 
 @asynccontextmanager
@@ -340,14 +338,8 @@ async def _give_back_memory(uploads: Uploads) -> None:
     """Keep memory and disk at what is used: images, queries and files come and go."""
     while True:
         await sleep(GIVE_BACK_EVERY)
-        await to_thread.run_sync(give_back)
-        await to_thread.run_sync(uploads.tidy)
-
-
-def _load(run: str | os.PathLike[str]) -> Run:
-    from credibly.train import load
-
-    return load(os.fspath(run))
+        for work in (give_back, uploads.tidy):
+            await to_thread.run_sync(work)
 
 
 async def _failed(request: Request, error: Exception) -> Response:
@@ -358,8 +350,7 @@ async def _failed(request: Request, error: Exception) -> Response:
             again = request.url.path + (f"?{request.url.query}" if request.url.query else "")
             return page(request, "wait.html", 202, message=str(error), again=again)
         case NotReady() | Busy():
-            words = f"{error}; try again soon." if isinstance(error, NotReady) else str(error)
-            answer = failure(request, 503, words)
+            answer = failure(request, 503, f"{error}; try again soon.")
             answer.headers["retry-after"] = "2"
             return answer
         case RequestValidationError():
@@ -372,8 +363,7 @@ async def _failed(request: Request, error: Exception) -> Response:
             words = "there is no page at this address." if unknown else str(error.detail)
             return failure(request, error.status_code, words)
         case OSError():  # a file that the server was started with was moved, deleted or damaged
-            words = "a file that is served can no longer be read."
-            return failure(request, 500, f"{words} Put it back, or start the server again.")
+            return failure(request, 500, f"{GONE} Put it back, or start the server again.")
         case _:
             return failure(request, 507 if isinstance(error, NotSaved) else 400, str(error))
 
@@ -398,7 +388,7 @@ class Current:
         try:
             before = await to_thread.run_sync(self._refresh, state, _file_number(request))
         except (InputError, OSError) as error:
-            message = f"a file that is served can no longer be read. {error} Put it back."
+            message = f"{GONE} {error} Put it back."
             await failure(request, 500, message)(scope, receive, send)
             return
         replaced = False
@@ -427,7 +417,8 @@ class Current:
             if asked < len(files) and now[asked] is None:
                 identity(files[asked].path)  # says what is wrong
             changed = [n for n, found in enumerate(now) if found not in (None, files[n].identity)]
-            opened = {number: files[number].reopened() for number in changed}
+            open_file = state.served.open_file
+            opened = {n: open_file(files[n].path, files[n].name) for n in changed}
             for number, file in opened.items():
                 files[number] = file  # in place: the list of runs adds to it
             if opened:

@@ -44,7 +44,7 @@ class Turns:
 
     def __init__(self, at_once: int, what: str) -> None:
         self._slots = asyncio.Semaphore(at_once)
-        self._message = f"{at_once} {what}, the most at once; try again soon."
+        self._message = f"{at_once} {what}, the most at once"
 
     async def run(
         self, work: Callable[[], Result], wait_seconds: float | None, *, abandon: bool = False
@@ -113,7 +113,7 @@ class Pending(Generic[Result]):
                 try:
                     Thread(target=self._run, args=(future,), daemon=True).start()
                 except RuntimeError as error:
-                    raise Busy(f"no thread is left for {self._what}; try again soon.") from error
+                    raise Busy(f"no thread is left for {self._what}") from error
                 self._future, self._begun = future, time.monotonic()
             return self._future
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import json
 import os
 import re
 import signal
@@ -26,18 +27,6 @@ MOST_CONNECTIONS = 400
 SHUTDOWN_SECONDS = 5
 """That requests have to end when the server is stopped."""
 WRITE_SECONDS = 20.0
-
-_TOO_SLOW = (
-    b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-type: application/json\r\n\r\n"
-    b'{"error": "the head of a request must arrive within %d seconds."}'
-)
-
-
-_BARE_LINE_FEED = (
-    b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-type: application/json\r\n\r\n"
-    b'{"error": "lines of a request\'s head must end with CR LF."}'
-)
-
 
 _LINE_FEED_ALONE = re.compile(rb"(?<!\r)\n")
 
@@ -62,8 +51,7 @@ class Connection(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self.conn.their_state is h11.IDLE and self._has_bare_line_feed(data):
-            self.transport.write(_BARE_LINE_FEED)
-            self.transport.close()
+            self._refuse("400 Bad Request", "lines of a request's head must end with CR LF.")
             return
         super().data_received(data)
         self._watch()
@@ -103,8 +91,14 @@ class Connection(H11Protocol):
     def _too_slow(self) -> None:
         self._head_timer = None
         if self.conn.their_state is h11.IDLE and not self.transport.is_closing():
-            self.transport.write(_TOO_SLOW % HEAD_SECONDS)
-            self.transport.close()
+            words = f"the head of a request must arrive within {HEAD_SECONDS:.0f} seconds."
+            self._refuse("408 Request Timeout", words)
+
+    def _refuse(self, status: str, words: str) -> None:
+        lines = (f"HTTP/1.1 {status}", "connection: close", "content-type: application/json", "")
+        text = "\r\n".join([*lines, json.dumps({"error": words})])
+        self.transport.write(text.encode())
+        self.transport.close()
 
 
 def _send_at_once(transport: Any) -> None:
@@ -118,15 +112,35 @@ def _send_at_once(transport: Any) -> None:
 class Server(uvicorn.Server):
     """A server that stops although a thread is at work, which Python alone would wait for.
 
+    It is bounded in connections, in the size of heads and in time.
+
     Args:
-        config: of uvicorn.
+        app: what ``create_app`` returns.
+        log_level: of uvicorn.
         owns_process: whether the process ends with the server, whatever its threads are doing.
         ready: called when the server answers.
     """
 
     def __init__(
-        self, config: uvicorn.Config, *, owns_process: bool, ready: Callable[[], None]
+        self,
+        app: Any,
+        *,
+        log_level: str = "info",
+        owns_process: bool = False,
+        ready: Callable[[], None] = lambda: None,
     ) -> None:
+        config = uvicorn.Config(
+            app,
+            http=Connection,
+            ws="none",
+            log_level=log_level,
+            limit_concurrency=MOST_CONNECTIONS,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
+            timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+            h11_max_incomplete_event_size=HEAD_LIMIT,
+            server_header=False,
+            access_log=False,
+        )
         super().__init__(config)
         self._owns_process, self._ready = owns_process, ready
 
@@ -198,33 +212,3 @@ def fork_workers(count: int) -> tuple[int, Callable[[], None]]:
 def _tell(writer: int) -> None:
     os.write(writer, b"1")
     os.close(writer)
-
-
-def server(
-    app: Any,
-    *,
-    log_level: str = "info",
-    owns_process: bool = False,
-    ready: Callable[[], None] = lambda: None,
-) -> Server:
-    """Return a server for ``app``, bounded in connections, in the size of heads and in time.
-
-    Args:
-        app: what ``create_app`` returns.
-        log_level: of uvicorn.
-        owns_process: whether the process ends with the server, whatever its threads are doing.
-        ready: called when the server answers.
-    """
-    config = uvicorn.Config(
-        app,
-        http=Connection,
-        ws="none",
-        log_level=log_level,
-        limit_concurrency=MOST_CONNECTIONS,
-        timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
-        h11_max_incomplete_event_size=HEAD_LIMIT,
-        server_header=False,
-        access_log=False,
-    )
-    return Server(config, owns_process=owns_process, ready=ready)

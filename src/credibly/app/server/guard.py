@@ -11,11 +11,12 @@ import asyncio
 import mmap
 import re
 import time
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from starlette.datastructures import MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.types import Message, Receive, Scope, Send
@@ -94,9 +95,9 @@ class Guard:
         self.app = app
         self.first_page, self.root_path = first_page, root_path
         self.hosts = {host.lower() for host in hosts}
-        self.counters = Counters(list(QUEUES))
+        self.counters = Counters()
         self._tasks: set[asyncio.Future[None]] = set()
-        self._queues = {kind: _Requests(kind, *limits) for kind, limits in QUEUES.items()}
+        self._queues = {kind: _Requests(*limits) for kind, limits in QUEUES.items()}
         self.held = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -131,22 +132,21 @@ class Guard:
         kind, begin = _kind(scope["path"]), time.monotonic()
         self.counters.add(kind, "in progress")
         try:
-            await self._bounded(scope, body, answer)
+            await self._bounded(kind, scope, body, answer)
         except _Refused as refused:
-            answer.status = refused.status
-            raise
+            await answer.refuse(refused)
         finally:
             self.counters.add(kind, "in progress", -1)
             self.counters.add(kind, "seconds", time.monotonic() - begin)
             self.counters.add(kind, f"{answer.status // 100}xx")
 
-    async def _bounded(self, scope: Scope, body: _Body, answer: _GuardAnswer) -> None:
+    async def _bounded(self, kind: str, scope: Scope, body: _Body, answer: _GuardAnswer) -> None:
         """Work on a request, one of so many, for so long."""
         if len(self._tasks) >= MOST_REQUESTS:
             raise _Refused(503, f"{MOST_REQUESTS} requests are being worked on; try again soon.")
-        queue = self._queues[_kind(scope["path"])]
+        queue = self._queues[kind]
         if queue.inside >= queue.most:
-            raise _Refused(503, f"{queue.most} {queue.kind} requests are waiting; try again soon.")
+            raise _Refused(503, f"{queue.most} {kind} requests are waiting; try again soon.")
         scope["deadline"] = asyncio.get_running_loop().time() + REQUEST_SECONDS
         work = self.app(scope, body.receive, answer.send)
         task = asyncio.ensure_future(queue.in_turn(work))
@@ -186,8 +186,8 @@ class Guard:
 class _Requests:
     """Requests of one kind: some at work, the others wait."""
 
-    def __init__(self, kind: str, at_once: int, most: int) -> None:
-        self.kind, self.most, self.inside = kind, most, 0
+    def __init__(self, at_once: int, most: int) -> None:
+        self.most, self.inside = most, 0
         self._slots = asyncio.Semaphore(at_once)
 
     async def in_turn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -340,18 +340,15 @@ class _GuardAnswer:
             return
         if message["type"] == "http.response.start":
             self._started, self.status = True, message["status"]
-            taken = {name.lower() for name, _ in message["headers"]}
-            ours = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-            added = [pair for pair in ours if pair[0] not in taken]
-            headers = [self._below_root(*pair) for pair in message["headers"]]
-            message = {**message, "headers": [*headers, *added]}
+            headers = MutableHeaders(raw=list(message["headers"]))
+            for name, value in HEADERS.items():
+                headers.setdefault(name, value)
+            if headers.get("location", "").startswith("/"):
+                headers["location"] = self._root_path + headers["location"]
+            message = {**message, "headers": headers.raw}
         elif self._scope["method"] == "HEAD" and message["type"] == "http.response.body":
             message = {**message, "body": b""}
         await self._send(message)
-
-    def _below_root(self, name: bytes, value: bytes) -> tuple[bytes, bytes]:
-        redirects = name.lower() == b"location" and value.startswith(b"/")
-        return name, self._root_path.encode() + value if redirects else value
 
     async def finish(self, response: Response) -> None:
         """Send a whole answer; what is refused closes the connection."""
@@ -373,21 +370,15 @@ class _GuardAnswer:
         self._refused = True
 
 
-COLUMNS = ("2xx", "3xx", "4xx", "5xx", "seconds", "in progress")
-STATUSES = COLUMNS[:4]
+STATUSES = ("2xx", "3xx", "4xx", "5xx")
+COLUMNS = (*STATUSES, "seconds", "in progress")
 
 
 class Counters:
-    """Counts by kind of request, in memory that forked processes share; each writes its own part.
+    """Counts by kind of request, in memory that so many forked processes share."""
 
-    Args:
-        kinds: of requests.
-        workers: number of processes.
-    """
-
-    def __init__(self, kinds: Sequence[str], workers: int = 1) -> None:
-        self.kinds = list(kinds)
-        shape = (workers, len(self.kinds), len(COLUMNS))
+    def __init__(self, workers: int = 1) -> None:
+        shape = (workers, len(QUEUES), len(COLUMNS))
         memory = mmap.mmap(-1, 8 * int(np.prod(shape)))
         self._values = np.frombuffer(memory, dtype=np.float64).reshape(shape)
         self.start(0)
@@ -399,12 +390,12 @@ class Counters:
 
     def add(self, kind: str, column: str, value: float = 1) -> None:
         """Add to one of ``COLUMNS`` of a kind of request."""
-        self._own[self.kinds.index(kind), COLUMNS.index(column)] += value
+        self._own[list(QUEUES).index(kind), COLUMNS.index(column)] += value
 
     def text(self, ready: bool) -> str:
         """Return all values as Prometheus reads them."""
         running, counted, timed = [], [], []
-        for kind, row in zip(self.kinds, self._values.sum(axis=0).tolist(), strict=True):
+        for kind, row in zip(QUEUES, self._values.sum(axis=0).tolist(), strict=True):
             *counts, seconds, now = row
             running.append(f'credibly_requests_in_progress{{kind="{kind}"}} {now:.0f}')
             for status, count in zip(STATUSES, counts, strict=True):
@@ -412,8 +403,14 @@ class Counters:
                 counted.append(f"credibly_requests_total{{{labels}}} {count:.0f}")
             timed.append(f'credibly_request_seconds_sum{{kind="{kind}"}} {seconds:.6f}')
             timed.append(f'credibly_request_seconds_count{{kind="{kind}"}} {sum(counts):.0f}')
-        lines = ["# TYPE credibly_ready gauge", f"credibly_ready {int(ready)}"]
-        lines += ["# TYPE credibly_requests_in_progress gauge", *running]
-        lines += ["# TYPE credibly_requests_total counter", *counted]
-        lines += ["# TYPE credibly_request_seconds summary", *timed]
+        lines = [
+            "# TYPE credibly_ready gauge",
+            f"credibly_ready {int(ready)}",
+            "# TYPE credibly_requests_in_progress gauge",
+            *running,
+            "# TYPE credibly_requests_total counter",
+            *counted,
+            "# TYPE credibly_request_seconds summary",
+            *timed,
+        ]
         return "\n".join(lines) + "\n"

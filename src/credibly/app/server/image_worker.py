@@ -7,6 +7,7 @@ import os
 from queue import LifoQueue
 from typing import TYPE_CHECKING
 
+from credibly.checks import InputError
 from credibly.child_processes import Worker, array_jobs, serve_jobs
 from credibly.memory_limits import Limits
 
@@ -14,19 +15,16 @@ if TYPE_CHECKING:
     from credibly.types import Array
 
 LIMITS = Limits(memory=2 * 2**30, seconds=10)
+SECONDS = 20.0
+"""Until an image that is not decoded is given up."""
 
 
 class ImageDecoder:
-    """Workers that decode images.
+    """So many workers that decode images; they start when they are first needed."""
 
-    Args:
-        at_once: how many; they start when they are first needed.
-        seconds: until an image that is not decoded is given up.
-    """
-
-    def __init__(self, at_once: int, seconds: float = 20.0) -> None:
+    def __init__(self, at_once: int) -> None:
         self._idle: LifoQueue[Worker] = LifoQueue()
-        self._workers = [Worker(__name__, seconds) for _ in range(at_once)]
+        self._workers = [Worker(__name__, SECONDS) for _ in range(at_once)]
         for worker in self._workers:
             self._idle.put(worker)
 
@@ -36,8 +34,6 @@ class ImageDecoder:
         Raises:
             InputError: if the file is no image, or takes too many pixels, too much time or memory.
         """
-        from credibly.checks import InputError
-
         job = {"where": where, "shape": shape, "max_pixels": max_pixels}
         worker = self._idle.get()
         try:

@@ -46,13 +46,16 @@ def preview(job: JsonObject) -> JsonObject:
 
 def calibrate(job: JsonObject) -> JsonObject:
     """Calibrate a file as ``credibly calibrate`` does; write predictions and the fitted map."""
-    from credibly.predictions import Layout
+    from credibly.predictions import Layout, Predictions
     from credibly.workflows import calibrate_file
 
     layout = Layout(**job["layout"], coding=job["coding"])
     _check_size(job, layout)
+    given = {"truth": job["truth"], "layout": layout, "certain": job["certain"]}
     if job["method"] == "none":
-        return _as_it_is(job, layout)
+        found = Predictions.from_values(job["path"], job["values"], loss=job["loss"], **given)
+        _write(found, job)
+        return {"rows": len(found), "labels": found.labels}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         result = calibrate_file(
@@ -60,19 +63,14 @@ def calibrate(job: JsonObject) -> JsonObject:
             job["loss"],
             method=job["method"],
             values=job["values"],
-            truth=job["truth"],
-            layout=layout,
-            certain=job["certain"],
+            **given,
         )
     kept = result.predictions
     _write(kept, job)
     result.pipeline.write(Path(job["out"]) / "map.json")
+    bins = ("confidence", "frequency", "counts")
     diagrams = {
-        name: {
-            "confidence": _plain(each.confidence),
-            "frequency": _plain(each.frequency),
-            "counts": each.counts.tolist(),
-        }
+        name: {key: _plain(getattr(each, key)) for key in bins}
         for name, each in result.diagrams.items()
     }
     return {
@@ -84,22 +82,6 @@ def calibrate(job: JsonObject) -> JsonObject:
         "diagrams": diagrams,
         "warnings": sorted({str(each.message) for each in caught if _is_ours(each)}),
     }
-
-
-def _as_it_is(job: JsonObject, layout: Layout) -> JsonObject:
-    """Write the predictions without fitting anything."""
-    from credibly.predictions import Predictions
-
-    found = Predictions.from_values(
-        job["path"],
-        job["values"],
-        loss=job["loss"],
-        truth=job["truth"],
-        layout=layout,
-        certain=job["certain"],
-    )
-    _write(found, job)
-    return {"rows": len(found), "labels": found.labels}
 
 
 def _write(found: Predictions, job: JsonObject) -> None:
@@ -125,11 +107,8 @@ def _check_size(job: JsonObject, layout: Layout) -> None:
             f"{job['path']} must hold at most {MOST_VALUES:,} values; it holds {shape[0]:,} × "
             f"{shape[1]:,}. Use `credibly calibrate`, which has no such limit."
         )
-    longest = (
-        max((len(str(name)) for name in table.ids.tolist()), default=0)
-        if table.ids is not None
-        else 0
-    )
+    ids = [] if table.ids is None else table.ids.tolist()
+    longest = max((len(str(name)) for name in ids), default=0)
     if longest > LONGEST_ID:
         raise InputError(
             f"{job['path']} must have ids of at most {LONGEST_ID} characters; one has {longest:,}."

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def state_of(request: Request) -> AppState:
     """Return what the server was started with, unless the request has waited too long."""
     if time.monotonic() > request.scope.get("deadline", math.inf):
-        raise Busy("this request waited too long for its turn; try again soon.")
+        raise Busy("this request waited too long for its turn")
     return request.app.state.served
 
 
@@ -91,16 +91,11 @@ def csv_text(rows: Iterable[Sequence[object]]) -> str:
         '=1+1,0.25
     """
     buffer = io.StringIO()
-    csv.writer(buffer, lineterminator="\n").writerows(map(_cell, row) for row in rows)
+    writer = csv.writer(buffer, lineterminator="\n")
+    for row in rows:
+        numbers = (f"{value:.7g}" if isinstance(value, float) else value for value in row)
+        writer.writerow([spreadsheet_cell(n) if isinstance(n, str) else n for n in numbers])
     return buffer.getvalue()
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, float):
-        return f"{value:.7g}"
-    return spreadsheet_cell(str(value))
 
 
 def table_response(

@@ -9,6 +9,7 @@ import tempfile
 import time
 import weakref
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from urllib.parse import parse_qsl
@@ -35,8 +36,7 @@ class UploadedFile:
     @property
     def ending(self) -> str:
         """Return the ending of the name in small letters, with its dot; empty without one."""
-        _, dot, ending = self.name.rpartition(".")
-        return f".{ending.lower()}" if dot else ""
+        return "".join(self.name.lower().rpartition(".")[1:]) if "." in self.name else ""
 
 
 @dataclass(frozen=True)
@@ -65,20 +65,17 @@ def read_form(content_type: str, body: bytes) -> Form:
         return _read_encoded(body)
     fields: dict[str, str] = {}
     files: dict[str, UploadedFile] = {}
-
     parts = itertools.count(1)
 
-    def check() -> None:
+    def on_part(part: Field | File) -> None:
         if next(parts) > MOST_PARTS:
             raise InputError(f"a form must have at most {MOST_PARTS} fields.")
-
-    def on_field(field: Field) -> None:
-        check()
-        if field.value:
-            fields[_text(field.field_name)] = _text(field.value)
+        if isinstance(part, File):
+            on_file(part)
+        elif part.value:
+            fields[_text(part.field_name)] = _text(part.value)
 
     def on_file(file: File) -> None:
-        check()
         name = _text(file.file_name).replace("\\", "/").rpartition("/")[2][:200]
         file.file_object.seek(0)
         content = file.file_object.read()
@@ -89,16 +86,16 @@ def read_form(content_type: str, body: bytes) -> Form:
     try:
         parser = FormParser(
             kind.decode("latin-1"),
-            on_field,
-            on_file,
+            on_part,
+            on_part,
             boundary=options.get(b"boundary"),
             config={"MAX_MEMORY_FILE_SIZE": BODY_LIMIT},
         )
         parser.write(body)
         parser.finalize()
+    except InputError:
+        raise
     except (FormParserError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
         raise InputError(
             "the body must be a complete form, multipart/form-data or URL-encoded; this one "
             "ends early or is damaged."
@@ -121,15 +118,22 @@ def _text(value: bytes | None) -> str:
 
 
 class TemporaryFolder:
-    """A folder that only its owner can read, deleted by ``close``, or when the program ends."""
+    """A folder that only its owner can read; ``close``, or the end of the program, deletes it.
 
-    def __init__(self) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix="credibly-"))
-        self._delete = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+    It is made when it is first asked for, and anew after it was closed.
+    """
+
+    @cached_property
+    def path(self) -> Path:
+        """Return where it is."""
+        path = Path(tempfile.mkdtemp(prefix="credibly-"))
+        self._delete = weakref.finalize(self, shutil.rmtree, path, ignore_errors=True)
+        return path
 
     def close(self) -> None:
         """Delete the folder and everything in it."""
-        self._delete()
+        if vars(self).pop("path", None) is not None:
+            self._delete()
 
 
 MOST_UPLOADS = 8
@@ -180,50 +184,41 @@ class Uploads:
         self._uploads: dict[str, Upload] = {}
         self.turns = Turns(1, "file is being read")
         self._lock = Lock()
-        self._folder: TemporaryFolder | None = None
+        self._folder = TemporaryFolder()
 
     def add(self, file: UploadedFile, truth: UploadedFile | None) -> Upload:
         """Keep a file, and perhaps the file of its truth."""
         with self._lock:
-            token, folder = self._new_folder()
-            upload = Upload(token, folder, _written(folder / "values", file))
+            token, folder = secrets.token_urlsafe(18), self._new_folder()
+            self._uploads[token] = Upload(token, folder, _written(folder / "values", file))
             if truth is not None:
-                upload.truth = _truth(upload, truth)
-            self._uploads[token] = upload
+                self._uploads[token].truth = _written(folder / "truth", truth)
             self._tidy()
-            return upload
+            return self._uploads[token]
 
     def refer(self, path: Path) -> Upload:
         """Offer a file that lies on this machine; it stays where it is."""
-        with self._lock:
-            token, folder = self._new_folder()
-            self._uploads[token] = Upload(token, folder, path.resolve(), given=True)
-            return self._uploads[token]
+        token = secrets.token_urlsafe(18)
+        self._uploads[token] = Upload(token, self._new_folder(), path.resolve(), given=True)
+        return self._uploads[token]
 
-    def keep(self, token: str, result: Path) -> Path:
+    def keep(self, result: Path) -> Path:
         """Return a copy of a result that stays until the server stops, for all pages to show."""
         with self._lock:
-            if self._folder is None or len(list(self._folder.path.glob("open-*"))) >= MOST_OPEN:
+            if len(list(self._folder.path.glob("open-*"))) >= MOST_OPEN:
                 raise InputError(
                     f"at most {MOST_OPEN} imported files can be open. Start the server again."
                 )
-            folder = self._folder.path / f"open-{secrets.token_urlsafe(9)}"
-            folder.mkdir()
-            return Path(shutil.copy2(result, folder / result.name))
+            return Path(shutil.copy2(result, self._new_folder("open-") / result.name))
 
-    def _new_folder(self) -> tuple[str, Path]:
-        if self._folder is None:
-            self._folder = TemporaryFolder()
-        token = secrets.token_urlsafe(18)
-        folder = self._folder.path / token
-        (folder / "values").mkdir(parents=True)
-        return token, folder
+    def _new_folder(self, prefix: str | None = None) -> Path:
+        return Path(tempfile.mkdtemp(prefix=prefix, dir=self._folder.path))
 
     def add_truth(self, token: str, file: UploadedFile) -> Upload:
         """Keep the truth of a file that is there, in place of one given before."""
         upload = self.find(token)
         with self._lock:
-            upload.truth = _truth(upload, file)
+            upload.truth = _written(upload.folder / "truth", file)
             shutil.rmtree(upload.folder / "results", ignore_errors=True)
             self._tidy()
         return upload
@@ -260,9 +255,7 @@ class Uploads:
         """Delete everything."""
         with self._lock:
             self._uploads.clear()
-            if self._folder is not None:
-                self._folder.close()
-                self._folder = None
+            self._folder.close()
 
     def _tidy(self) -> None:
         oldest = time.monotonic() - KEPT_SECONDS
@@ -283,15 +276,10 @@ class Uploads:
             shutil.rmtree(upload.folder, ignore_errors=True)
 
 
-def _truth(upload: Upload, file: UploadedFile) -> Path:
-    folder = upload.folder / "truth"
+def _written(folder: Path, file: UploadedFile) -> Path:
+    """Write a file into a folder that is new, under a name that is safe, alike to its own."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    return _written(folder, file)
-
-
-def _written(folder: Path, file: UploadedFile) -> Path:
-    """Write a file under a name that is safe, alike to its own."""
     stem = file.name[: -len(file.ending)] if file.ending else file.name
     letters = "".join(each if each.isalnum() or each in " ._-" else "_" for each in stem)
     ending = "".join(each for each in file.ending if each.isalnum() or each == ".")

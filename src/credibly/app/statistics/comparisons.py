@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import sqrt
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 
-from credibly.app.statistics.labels import RATE, discoveries
+from credibly.app.statistics.labels import discoveries
 from credibly.metrics.calibration import entry_log_loss
 from credibly.metrics.intervals import Draws, summary_draws
 from credibly.metrics.summaries import MIN_COUNT
@@ -30,24 +29,16 @@ def names_of(paths: Sequence[Path]) -> list[str]:
         >>> names_of([Path("x/mine.parquet"), Path("x/mine.parquet")])
         ['x/mine.parquet (1)', 'x/mine.parquet (2)']
     """
-    stems = [path.stem for path in paths]
-    if len(set(stems)) < len(stems) or set(stems) == {"predictions"}:
-        stems = [path.resolve().parent.name for path in paths]
-    if len(set(stems)) < len(stems):
-        stems = _endings(paths)
-    if len(set(stems)) < len(stems):
-        stems = [f"{name} ({place})" for place, name in enumerate(stems, start=1)]
-    return stems
-
-
-def _endings(paths: Sequence[Path]) -> list[str]:
-    """Return the shortest endings of the paths that differ; whole paths where none do."""
-    parts = [path.parts for path in paths]
-    for length in range(2, max(map(len, parts))):
-        names = ["/".join(each[-length:]) for each in parts]
-        if len(set(names)) == len(names):
+    parts = [path.resolve().parts for path in paths]
+    choices = [[path.stem for path in paths], [each[-2] for each in parts]]
+    # The shortest endings of the paths that differ.
+    choices += [
+        ["/".join(each[-n:]) for each in parts] for n in range(2, max(map(len, parts), default=0))
+    ]
+    for names in choices:
+        if len(set(names)) == len(names) and set(names) != {"predictions"}:
             return names
-    return [str(path) for path in paths]
+    return [f"{path} ({number})" for number, path in enumerate(paths, start=1)]
 
 
 @dataclass(frozen=True)
@@ -105,9 +96,7 @@ class Cell:
         return f"{self._show(max(self.low, 0.0))} – {self._show(self.high)}"
 
     def _show(self, value: float) -> str:
-        if np.isnan(value):
-            return "–"
-        return f"{value:.4f}"
+        return "–" if np.isnan(value) else f"{value:.4f}"
 
 
 def comparison(
@@ -287,6 +276,8 @@ def label_differences(one: Array, other: Array, targets: Array) -> LabelDifferen
         >>> label_differences(p, np.stack([p[:, 0], 1 - p[:, 1]], 1), y).better
         array([0, 1])
     """
+    from scipy.special import erfc
+
     known = targets >= 0
     count = known.sum(0)
     apart = np.where(known, entry_log_loss(one, targets) - entry_log_loss(other, targets), 0.0)
@@ -295,16 +286,8 @@ def label_differences(one: Array, other: Array, targets: Array) -> LabelDifferen
     error = np.sqrt(spread / np.maximum(count - 1, 1) / np.maximum(count, 1))
     enough = count >= MIN_COUNT  # the interval is that of a normal mean
     ratio = np.divide(np.abs(mean), error, out=np.zeros_like(mean), where=error > 0)
-    named = discoveries(np.where(enough, _two_sided(ratio), 1.0), RATE)
-    better = np.zeros(len(mean), dtype=np.int64)
-    better[named] = -np.sign(mean[named]).astype(np.int64)
+    named = discoveries(np.where(enough, erfc(ratio / np.sqrt(2)), 1.0))
+    better = np.where(named, -np.sign(mean), 0).astype(np.int64)
     shown = np.where(count > 0, mean, np.nan)
     half = np.where(enough, _Z * error, np.nan)
     return LabelDifferences(shown, shown - half, shown + half, better)
-
-
-def _two_sided(ratio: Array) -> Array:
-    """Return the probability that a normal variable is as far from 0 as this many deviations."""
-    from math import erfc
-
-    return np.array([erfc(value / sqrt(2)) for value in ratio.tolist()])

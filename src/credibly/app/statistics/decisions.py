@@ -7,7 +7,7 @@ from typing import SupportsFloat
 
 import numpy as np
 
-from credibly import checks, metrics
+from credibly import metrics
 from credibly.decide import AverageSize, Cost, Threshold
 from credibly.targets import Targets
 from credibly.types import Array
@@ -33,7 +33,7 @@ def budget(
 ) -> SetSizes:
     """Return the sizes of the sets of a fitted ``decision`` and, with truth, how right they are.
 
-    The threshold must be one for all labels.
+    Its threshold is one for all labels.
 
     Example:
         >>> p = np.array([[0.9, 0.2], [0.8, 0.7]])
@@ -42,13 +42,12 @@ def budget(
     """
     sets = decision.predict(probabilities)
     sizes = sets.sum(1)
+    mean = float(sizes.mean())
     known = None if targets is None else Targets(targets)
     return SetSizes(
-        average_size=decision.average_size
-        if isinstance(decision, AverageSize)
-        else float(sizes.mean()),
-        threshold=_one_threshold(decision),
-        mean_size=float(sizes.mean()),
+        average_size=decision.average_size if isinstance(decision, AverageSize) else mean,
+        threshold=float(decision.selects_above.item()),
+        mean_size=mean,
         rows=len(sizes),
         coverage=None if known is None else _finite(metrics.set_coverage(sets, known)),
         precision=None if known is None else _finite(metrics.precision(sets, known)),
@@ -62,12 +61,6 @@ def _row_recall(sets: Array, targets: Array) -> float | None:
     """Return the share of a row's labels that are in its set, on average over rows with labels."""
     some = (targets >= 0.5).any(1)
     return _finite(metrics.recall(sets[some], Targets(targets[some]), "samples"))
-
-
-def _one_threshold(decision: AverageSize | Threshold) -> float:
-    if isinstance(decision.threshold, dict):
-        raise checks.InputError("the sizes of sets need one threshold for all labels; got several.")
-    return float(decision.threshold)
 
 
 def size_bars(counts: list[int], most: int = 16) -> list[tuple[str, int]]:
@@ -237,11 +230,16 @@ def outcome(probabilities: Array, targets: Array, cost: Cost) -> Outcome:
     present, absent = targets == 1, targets == 0
     accepted, looked = cost.predict(p), cost.to_review(p)
     rejects, review = ~accepted & ~looked, cost.review or 0.0
-    hits, alarms = accepted & present, accepted & absent
-    misses, rejected = rejects & present, rejects & absent
-    looked_present, looked_absent = looked & present, looked & absent
-    paid = cost.false_alarm * alarms.sum(1) + cost.miss * misses.sum(1)
-    paid += review * (looked_present | looked_absent).sum(1)
+    entries = {
+        "hits": accepted & present,
+        "false_alarms": accepted & absent,
+        "misses": rejects & present,
+        "rejected": rejects & absent,
+        "looked_present": looked & present,
+        "looked_absent": looked & absent,
+    }
+    paid = cost.false_alarm * entries["false_alarms"].sum(1) + cost.miss * entries["misses"].sum(1)
+    paid += review * (looked & (present | absent)).sum(1)
     risk = np.where(accepted, (1 - p) * cost.false_alarm, p * cost.miss)
     risk = np.where(looked, review, risk)
     expected = float((risk * (present | absent)).sum(dtype=np.float64))
@@ -249,12 +247,7 @@ def outcome(probabilities: Array, targets: Array, cost: Cost) -> Outcome:
     mean, half = _mean(by_block, np.bincount(block, minlength=BLOCKS))
     return Outcome(
         rows=len(probabilities),
-        hits=int(hits.sum()),
-        false_alarms=int(alarms.sum()),
-        misses=int(misses.sum()),
-        rejected=int(rejected.sum()),
-        looked_present=int(looked_present.sum()),
-        looked_absent=int(looked_absent.sum()),
+        **{name: int(mask.sum()) for name, mask in entries.items()},
         cost=float(mean),
         low=float(max(mean - half, 0)),
         high=float(mean + half),

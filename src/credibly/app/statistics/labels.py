@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from credibly import metrics
+from credibly.arrays import to_numpy
 from credibly.metrics import proportion_interval
 from credibly.metrics.calibration import ReliabilityDiagram
 from credibly.metrics.summaries import MIN_COUNT
@@ -54,24 +55,6 @@ class LabelSummary:
         return (self.present or 0.0) / self.rows if known else float("nan")
 
 
-def summarize_columns(labels: list[str], p: Array, y: Array | None) -> list[LabelSummary]:
-    """Return one summary per column; ``y`` are decoded targets, None without truth.
-
-    Example:
-        >>> p, y = np.array([[0.9], [0.4], [0.2]]), np.array([[1], [-1], [0]])
-        >>> rows = summarize_columns(["a"], p, y)
-        >>> rows[0].rows, round(rows[0].expected, 1), rows[0].present
-        (2, 1.1, 1.0)
-    """
-    if y is None:
-        sums = p.sum(0, dtype=np.float64).tolist()
-        return [
-            LabelSummary(name, len(p), total, None)
-            for name, total in zip(labels, sums, strict=True)
-        ]
-    return summarize_diagrams(labels, p, y, label_diagrams(p, y))
-
-
 def label_sentence(about: JsonObject) -> str:
     """Return in words how far a label's probabilities can be trusted.
 
@@ -93,34 +76,6 @@ def label_sentence(about: JsonObject) -> str:
     return f"{words}: {100 * abs(off):.0f} % too {'many' if off > 0 else 'few'}."
 
 
-def label_diagrams(p: Array, y: Array) -> ReliabilityDiagram:
-    """Return the reliability diagram of each column."""
-    return metrics.reliability(p, Targets(y), per_label=True)
-
-
-def summarize_diagrams(
-    labels: list[str], p: Array, y: Array, diagrams: ReliabilityDiagram
-) -> list[LabelSummary]:
-    """Return one summary per column whose diagram is known: its bins hold counts and sums."""
-    counts = diagrams.counts
-    known = counts.sum(1)
-    expected = np.nansum(counts * diagrams.confidence, axis=1)
-    present = np.nansum(counts * diagrams.frequency, axis=1)
-    truth = Targets(y)
-    columns = (
-        known,
-        expected,
-        present,
-        metrics.average_precision(p, truth),
-        metrics.calibration_error(p, truth, "ace", min_count=MIN_COUNT, average=None),
-        metrics.log_loss(p, truth, average=None),
-    )
-    return [
-        LabelSummary(name, int(n), float(e), round(float(s), 6), float(a), float(c), float(nll))
-        for name, n, e, s, a, c, nll in zip(labels, *columns, strict=True)
-    ]
-
-
 RATE = 0.05
 """Of the labels named, at most this share are expected to be named wrongly."""
 
@@ -128,49 +83,24 @@ _LABELS_AT_ONCE = 64
 _STEPS = 20
 
 
-def biased_labels(
-    probabilities: Array, targets: Array, *, rate: float = RATE
-) -> tuple[Array, Array]:
-    """Return labels whose probabilities are too high, and too low, the surest first.
+def discoveries(p_values: Array) -> Array:
+    """Return which hypotheses to reject by Benjamini and Hochberg's procedure at ``RATE``.
+
+    Example:
+        >>> discoveries(np.array([0.9, 0.001, 0.03, 0.2]))
+        array([False,  True, False, False])
+    """
+    ranked = np.sort(p_values)
+    passed = ranked <= RATE * np.arange(1, len(ranked) + 1) / len(ranked)
+    return p_values <= ranked[passed].max(initial=-1.0)
+
+
+def _p_values(probabilities: Array, targets: Array) -> tuple[Array, Array]:
+    """Return two-sided p-values of each label, 1 where they exceed ``RATE``; present − expected.
 
     Each label is tested on the number of rows that carry it against the sum of its probabilities,
     by Chernoff's bound for independent rows, which holds for any number of rows and however rare
-    the label is. Labels are named by Benjamini and Hochberg's procedure at ``rate``.
-
-    Args:
-        probabilities: (rows, labels) in [0, 1].
-        targets: decoded targets of the same shape; −1 is unknown.
-        rate: false-discovery rate.
-
-    Returns:
-        Indices of the labels that are too high, and of those that are too low.
-
-    Example:
-        >>> p = np.full((400, 3), 0.5)
-        >>> y = np.zeros((400, 3)); y[:200, 0] = 1; y[:, 1] = 1
-        >>> biased_labels(p, y)
-        (array([2]), array([1]))
-    """
-    p_values, excess = _p_values(probabilities, targets, rate)
-    named = discoveries(p_values, rate)
-    return named[excess[named] < 0], named[excess[named] > 0]
-
-
-def discoveries(p_values: Array, rate: float) -> Array:
-    """Return which hypotheses to reject by Benjamini and Hochberg's procedure, the surest first.
-
-    Example:
-        >>> discoveries(np.array([0.9, 0.001, 0.03, 0.2]), 0.05)
-        array([1])
-    """
-    order = np.argsort(p_values, kind="stable")
-    ranked = p_values[order]
-    passed = np.flatnonzero(ranked <= rate * np.arange(1, len(ranked) + 1) / len(ranked))
-    return order[: passed[-1] + 1] if passed.size else order[:0]
-
-
-def _p_values(probabilities: Array, targets: Array, rate: float = 2.0) -> tuple[Array, Array]:
-    """Return two-sided p-values of each label, 1 where they exceed ``rate``; present − expected.
+    the label is.
 
     The exponent of Chernoff's bound is at most z², where z is the excess in standard deviations
     and the excess is below the variance V: it is the least Kullback–Leibler divergence of tilted
@@ -186,7 +116,7 @@ def _p_values(probabilities: Array, targets: Array, rate: float = 2.0) -> tuple[
         p = np.where(known, np.clip(p, 1e-7, 1 - 1e-7), 0.0)
         present = np.where(known, targets[:, labels], 0.0).sum(0, dtype=np.float64)
         apart, variance = present - p.sum(0), (p * (1 - p)).sum(0)
-        sure = (apart**2 < np.log(2 / rate) * variance) & (np.abs(apart) <= variance)
+        sure = (apart**2 < np.log(2 / RATE) * variance) & (np.abs(apart) <= variance)
         bound = np.zeros(len(present))
         bound[~sure] = _log_bound(p[:, ~sure], present[~sure])
         p_values[labels] = np.minimum(1.0, 2.0 * np.exp(bound))
@@ -223,20 +153,32 @@ def label_atlas(
         >>> [(row.label, row.flag) for row in label_atlas(["a", "b"], p, y)]
         [('a', ''), ('b', 'too high')]
     """
+    p = probabilities
     if targets is None:
-        return summarize_columns(labels, probabilities, targets)
-    diagram = label_diagrams(probabilities, targets)
-    summaries = summarize_diagrams(labels, probabilities, targets, diagram)
-    noise = calibration_floor(diagram.confidence, diagram.counts)
-    high, low = (set(each.tolist()) for each in biased_labels(probabilities, targets))
+        sums = p.sum(0, dtype=np.float64).tolist()
+        return [LabelSummary(name, len(p), n, None) for name, n in zip(labels, sums, strict=True)]
+    truth = Targets(targets)
+    diagrams = metrics.reliability(p, truth, per_label=True)
+    counts = diagrams.counts
+    p_values, excess = _p_values(p, targets)
+    off = np.where(excess < 0, "too high", "too low")
+    columns = {
+        "rows": counts.sum(1).astype(np.int64),
+        "expected": np.nansum(counts * diagrams.confidence, axis=1),
+        "present": np.nansum(counts * diagrams.frequency, axis=1).round(6),
+        "average_precision": to_numpy(metrics.average_precision(p, truth)),
+        "error": metrics.calibration_error(p, truth, "ace", min_count=MIN_COUNT, average=None),
+        "log_loss": metrics.log_loss(p, truth, average=None),
+        "noise": calibration_floor(diagrams.confidence, counts),
+        "flag": np.where(discoveries(p_values), off, ""),
+    }
     return [
-        replace(
-            each,
-            noise=float(noise[t]),
-            flag="too high" if t in high else "too low" if t in low else "",
-            diagram=_of_label(diagram, t),
+        LabelSummary(
+            label=name,
+            diagram=_of_label(diagrams, t),
+            **{key: column[t].item() for key, column in columns.items()},
         )
-        for t, each in enumerate(summaries)
+        for t, name in enumerate(labels)
     ]
 
 
@@ -263,9 +205,19 @@ def calibration_floor(confidence: Array, counts: Array) -> Array:
     return np.where(number > 0, (each * enough).sum(-1) / np.maximum(number, 1), np.nan)
 
 
+_FEW_ROWS = 5.0
+"""A pair that is neither expected nor seen in so many rows says nothing."""
+
+
 @dataclass(frozen=True)
 class Pairs:
-    """How often labels occur together: (labels, labels) over rows where both are known."""
+    """How often labels occur together: (labels, labels) rows that carry both.
+
+    Attributes:
+        labels: their names.
+        expected: rows that would carry both, by chance or by the model.
+        real: rows that do.
+    """
 
     labels: list[str]
     expected: Array
@@ -275,6 +227,18 @@ class Pairs:
     def deviation(self) -> Array:
         """Return real minus expected, in standard errors of a count as large as expected."""
         return (self.real - self.expected) / np.sqrt(np.maximum(self.expected, 1.0))
+
+    @property
+    def lift(self) -> Array:
+        """Return real / expected; NaN where both are too few rows to say."""
+        enough = np.maximum(self.real, self.expected) >= _FEW_ROWS
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(enough, self.real / self.expected, np.nan)
+
+    @property
+    def matters(self) -> Array:
+        """Return which pairs occur at least twice as often as expected, by 3 standard errors."""
+        return (self.deviation > 3) & (np.nan_to_num(self.lift) >= 2)
 
 
 def label_pairs(labels: list[str], probabilities: Array, targets: Array) -> Pairs:
@@ -286,11 +250,33 @@ def label_pairs(labels: list[str], probabilities: Array, targets: Array) -> Pair
         >>> float(found.expected[0, 1]), float(found.real[0, 1])
         (25.0, 50.0)
     """
-    known = (targets == 0) | (targets == 1)
-    p = np.where(known, probabilities, 0).astype(np.float64)
+    p = np.where((targets == 0) | (targets == 1), probabilities, 0).astype(np.float64)
     y = (targets == 1).astype(np.float64)
-    both = known.astype(np.float64)
-    return Pairs(labels, p.T @ p, (y * both).T @ (y * both))
+    return Pairs(labels, p.T @ p, y.T @ y)
+
+
+PAIRED_LABELS = 14
+"""Labels of the heat map, the most frequent ones."""
+
+
+def label_lift(labels: list[str], targets: Array) -> Pairs:
+    """Return how often the most frequent labels occur together in the truth, against chance.
+
+    Chance is the product of the rates of the two labels over the rows where both are known.
+
+    Example:
+        >>> y = np.array([[1, 1, 0]] * 40 + [[0, 0, 1]] * 60)
+        >>> found = label_lift(["cup", "fork", "dog"], y)
+        >>> found.labels, float(found.lift[1, 2])
+        (['dog', 'cup', 'fork'], 2.5)
+    """
+    present = np.asarray(targets == 1)
+    order = np.argsort(-present.sum(0), kind="stable")[:PAIRED_LABELS]
+    y = present[:, order].astype(np.float64)
+    known = np.isin(targets[:, order], (0, 1)).astype(np.float64)
+    with_other = y.T @ known  # rows that carry the first label where the second is known
+    expected = with_other * with_other.T / np.maximum(known.T @ known, 1.0)
+    return Pairs([labels[t] for t in order], expected, y.T @ y)
 
 
 @dataclass(frozen=True)
@@ -310,8 +296,12 @@ class Confusion:
     usual: float
 
 
+CONFUSED = 5
+"""Labels of each list of confused labels."""
+
+
 def confusions(
-    labels: list[str], column: int, returned: Array, targets: Array, *, most: int = 5
+    labels: list[str], column: int, returned: Array, targets: Array
 ) -> dict[str, list[Confusion]]:
     """Return what is there where a label is returned wrongly, and what is returned where it is
     missed; those first that exceed their usual share by the most rows.
@@ -321,7 +311,6 @@ def confusions(
         column: the label in question.
         returned: (rows, labels) which labels the rule returns.
         targets: decoded, same shape; −1 is unknown.
-        most: labels of each list.
 
     Example:
         >>> y = np.array([[1, 0, 0]] * 5 + [[0, 1, 0]] * 5)
@@ -342,7 +331,7 @@ def confusions(
         order = [t for t in np.argsort(-excess, kind="stable").tolist() if t != column]
         return [
             Confusion(labels[t], int(counts[t]), total, float(usual[t]))
-            for t in order[:most]
+            for t in order[:CONFUSED]
             if excess[t] > 0
         ]
 
@@ -362,7 +351,6 @@ class ObservedShare:
         rows: how many there are.
         share: of those that carry the label (the mean of soft targets); NaN without rows.
         low, high: 95 % interval of the share (Wilson).
-        expected: mean of their probabilities; NaN without rows.
         lowest, highest: of their probabilities; NaN without rows.
     """
 
@@ -370,7 +358,6 @@ class ObservedShare:
     share: float
     low: float
     high: float
-    expected: float
     lowest: float
     highest: float
 
@@ -380,22 +367,16 @@ class ObservedShare:
         return self.rows >= FEWEST_ROWS
 
 
-def observed_share(
-    probabilities: Array,
-    targets: Array,
-    value: float,
-    *,
-    near: float = NEAR,
-    most: int = MOST_ROWS,
-) -> ObservedShare:
+def observed_share(probabilities: Array, targets: Array, value: float) -> ObservedShare:
     """Return how often a label was present where its probability was about ``value``.
+
+    Rows whose probability differs by more than ``NEAR`` do not count; of the others, the
+    ``MOST_ROWS`` nearest ones and all rows as near as the last.
 
     Args:
         probabilities: of one label, (rows,).
         targets: (rows,), 1, 0 or soft; −1 for unknown, which does not count.
         value: the probability in question.
-        near: rows whose probability differs by more do not count.
-        most: of the others, so many count, the nearest ones, and all rows as near as the last.
 
     Example:
         >>> p = np.array([0.2, 0.79, 0.8, 0.81, 0.8])
@@ -406,22 +387,15 @@ def observed_share(
     known = targets >= 0
     p, y = probabilities[known].astype(np.float64), targets[known].astype(np.float64)
     distance = np.abs(p - value)
-    limit = near
-    if len(p) > most:
-        limit = min(near, float(np.partition(distance, most - 1)[most - 1]))
+    limit = NEAR
+    if len(p) > MOST_ROWS:
+        limit = min(NEAR, float(np.partition(distance, MOST_ROWS - 1)[MOST_ROWS - 1]))
     inside = distance <= limit
-    rows = int(inside.sum())
+    rows, near = int(inside.sum()), p[inside]
     if not rows:
-        nothing = float("nan")
-        return ObservedShare(0, nothing, 0.0, 1.0, nothing, nothing, nothing)
+        return ObservedShare(0, np.nan, 0.0, 1.0, np.nan, np.nan)
     present = float(y[inside].sum())
     low, high = proportion_interval(present, rows)
     return ObservedShare(
-        rows=rows,
-        share=present / rows,
-        low=float(low),
-        high=float(high),
-        expected=float(p[inside].mean()),
-        lowest=float(p[inside].min()),
-        highest=float(p[inside].max()),
+        rows, present / rows, float(low), float(high), float(near.min()), float(near.max())
     )

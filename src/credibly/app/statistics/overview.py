@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from credibly import metrics
-from credibly.app.statistics.labels import LabelSummary, label_atlas
+from credibly.app.statistics.labels import LabelSummary, Pairs, label_atlas, label_lift
 from credibly.arrays import to_numpy
 from credibly.metrics.calibration import ReliabilityDiagram
 from credibly.metrics.summaries import MIN_COUNT
@@ -43,16 +43,14 @@ class Verdict:
 
     Attributes:
         sentences: the first one says what a probability of 80 % means.
-        too_high: labels that are present less often than their probabilities say.
-        too_low: labels that are present more often than their probabilities say.
         grade: the worst of three: the calibration error, the share of labels that are clearly off,
             and how many labels are expected against how many there are.
+        error: the calibration error, ACE; NaN where it is unknown.
     """
 
     sentences: tuple[str, ...]
-    too_high: tuple[str, ...]
-    too_low: tuple[str, ...]
     grade: Grade = "unknown"
+    error: float = float("nan")
 
     @property
     def word(self) -> str:
@@ -60,50 +58,41 @@ class Verdict:
         return WORDS[self.grade]
 
 
-def verdict(predictions: Predictions, atlas: list[LabelSummary] | None = None) -> Verdict:
+def verdict(predictions: Predictions, atlas: list[LabelSummary]) -> Verdict:
     """Return what can be said of one prediction: calibration, accuracy, labels to distrust.
 
     Args:
-        predictions: with truth, or without (then little can be said).
-        atlas: what ``label_atlas`` returns for these, where it is known already.
+        predictions: with truth.
+        atlas: what ``label_atlas`` returns for these.
 
     Example:
-        >>> import numpy as np
         >>> rng = np.random.default_rng(0)
         >>> p = rng.random((2000, 3))
-        >>> honest = Predictions.from_arrays(
-        ...     probabilities=p, targets=rng.random((2000, 3)) < p, labels=["a", "b", "c"])
-        >>> print(verdict(honest).sentences[0])
+        >>> y = rng.random((2000, 3)) < p
+        >>> honest = Predictions.from_arrays(probabilities=p, targets=y, labels=["a", "b", "c"])
+        >>> print(verdict(honest, label_atlas(honest.labels, p, honest.targets)).sentences[0])
         When it says 80 %, the label is there 79 % of the time.
     """
     p, y = predictions.probabilities, predictions.targets
-    if y is None or not (y >= 0).any():
-        expected = p.sum(1, dtype=np.float64).mean() if len(p) else 0.0
-        first = "The file has no truth, so its probabilities cannot be judged."
-        return Verdict((first, f"It expects {expected:.3g} labels per row."), (), ())
-    rows = label_atlas(predictions.labels, p, y) if atlas is None else atlas
-    off = sorted((row for row in rows if row.flag), key=_distance, reverse=True)
-    too_high, too_low = (
-        tuple(row.label for row in off if row.flag == flag) for flag in ("too high", "too low")
-    )
-    calibrated = bool(predictions.metadata.get("calibrator"))
-    level, overall = _overall(p, y, calibrated)
-    count, counts = _counts(p, y)
-    share = (len(too_high) + len(too_low)) / max(len(predictions.labels), 1)
-    flagged = graded(share, 0.1, 1 / 3)
-    precision = np.array([row.average_precision for row in rows])
+    assert y is not None, "only predictions with truth are judged"
+    truth = Targets(y)
+    error = float(metrics.calibration_error(p, truth, "ace", min_count=MIN_COUNT))
+    level, overall = _overall(error, p, y, bool(predictions.metadata.get("calibrator")))
+    count, counts = _counts(atlas)
+    precision = np.array([row.average_precision for row in atlas])
     if predictions.scores is not None:
-        precision = to_numpy(metrics.average_precision(predictions.scores, Targets(y)))
+        precision = to_numpy(metrics.average_precision(predictions.scores, truth))
+    off = sorted((row for row in atlas if row.flag), key=_distance, reverse=True)
     sentences = (
         _at_a_level(p, y),
         overall,
         *([counts] if counts else []),
-        _accuracy(precision, p, y),
-        _labels(too_high, too_low),
+        _accuracy(precision, atlas, p, y),
+        _labels(off),
     )
-    grades = (level, flagged, count)
+    grades = (level, graded(len(off) / max(len(atlas), 1), 0.1, 1 / 3), count)
     worst: Grade = "poor" if "poor" in grades else "fair" if "fair" in grades else "good"
-    return Verdict(sentences, too_high, too_low, level if level == "unknown" else worst)
+    return Verdict(sentences, level if level == "unknown" else worst, error)
 
 
 def graded(off: float, good: float, fair: float) -> Grade:
@@ -111,17 +100,17 @@ def graded(off: float, good: float, fair: float) -> Grade:
     return "good" if off <= good else "fair" if off <= fair else "poor"
 
 
-def _counts(p: Array, y: Array) -> tuple[Grade, str]:
+def _counts(rows: list[LabelSummary]) -> tuple[Grade, str]:
     """Return the grade by expected against real labels, and a sentence where they differ."""
-    known = y >= 0
-    expected = float(np.where(known, p, 0).sum(dtype=np.float64))
-    real = float(np.where(known, y, 0).sum(dtype=np.float64))
-    if not real:
-        return "good", ""
-    grade = graded(abs(expected / real - 1), 0.1, 0.25)
-    if grade == "good":
-        return grade, ""
-    return grade, f"It expects {expected:,.0f} labels where there are {real:,.0f}."
+    expected, real = _totals(rows)
+    grade = graded(abs(expected / real - 1), 0.1, 0.25) if real else "good"
+    words = f"It expects {expected:,.0f} labels where there are {real:,.0f}."
+    return grade, "" if grade == "good" else words
+
+
+def _totals(rows: list[LabelSummary]) -> tuple[float, float]:
+    """Return how many labels are expected, and how many there are."""
+    return sum(row.expected for row in rows), sum(row.present or 0.0 for row in rows)
 
 
 def _at_a_level(p: Array, y: Array) -> str:
@@ -140,17 +129,15 @@ def _at_a_level(p: Array, y: Array) -> str:
     return "Too few probabilities lie between 5 % and 95 % to say what 80 % means."
 
 
-def _overall(p: Array, y: Array, calibrated: bool) -> tuple[Grade, str]:
-    few = MIN_COUNT
-    error = float(metrics.calibration_error(p, Targets(y), "ace", min_count=few))
+def _overall(error: float, p: Array, y: Array, calibrated: bool) -> tuple[Grade, str]:
     if np.isnan(error):
         return "unknown", (
-            f"There are too few rows to judge calibration: no range of probabilities holds {few} "
-            "known labels."
+            "There are too few rows to judge calibration: no range of probabilities holds "
+            f"{MIN_COUNT} known labels."
         )
     rows = min(len(p), max(_NOISE_ROWS, _NOISE_CELLS // max(1, p.shape[1])))
     truth = Targets(y[:rows])
-    chance = float(metrics.calibration_noise(p[:rows], truth, repeats=5, min_count=few))
+    chance = float(metrics.calibration_noise(p[:rows], truth, repeats=5, min_count=MIN_COUNT))
     chance *= (rows / len(p)) ** 0.5  # noise falls with the root of the number of rows
     off = (
         f"It is off by {100 * error:.1f} points on average; chance alone gives {100 * chance:.1f}."
@@ -163,14 +150,13 @@ def _overall(p: Array, y: Array, calibrated: bool) -> tuple[Grade, str]:
     return "fair" if error < 0.08 else "poor", f"{off}{cure}"
 
 
-def _accuracy(each: Array, p: Array, y: Array) -> str:
+def _accuracy(each: Array, rows: list[LabelSummary], p: Array, y: Array) -> str:
     """Return how well labels are ranked; ``each`` is their average precision."""
     scored = ~np.isnan(each)
     if not scored.any():
         return "No label is known to be present anywhere, so accuracy cannot be judged."
-    known = y >= 0
-    rates = np.where(known, y, 0).sum(0, dtype=np.float64)[scored] / known.sum(0)[scored]
-    precision, chance = float(each[scored].mean()), float(rates.mean())
+    rates = np.array([row.present_share for row in rows])
+    precision, chance = float(each[scored].mean()), float(rates[scored].mean())
     gain = (precision - chance) / max(1 - chance, 1e-9)
     word = "weak" if gain < 0.3 else "fair" if gain < 0.6 else "good"
     sentence = (
@@ -186,18 +172,15 @@ def _accuracy(each: Array, p: Array, y: Array) -> str:
     return sentence
 
 
-def _labels(high: tuple[str, ...], low: tuple[str, ...]) -> str:
-    if not high and not low:
-        return "No label has probabilities that are clearly too high or too low."
+def _labels(off: list[LabelSummary]) -> str:
     parts = []
-    if high:
-        parts.append(f"Probabilities too high: {_listed(high)}.")
-    if low:
-        parts.append(f"Probabilities too low: {_listed(low)}.")
-    return " ".join(parts)
+    for flag in ("too high", "too low"):
+        names = [row.label for row in off if row.flag == flag]
+        parts += [f"Probabilities {flag}: {_listed(names)}."] if names else []
+    return " ".join(parts) or "No label has probabilities that are clearly too high or too low."
 
 
-def _listed(names: tuple[str, ...]) -> str:
+def _listed(names: list[str]) -> str:
     shown = ", ".join(map(_isolated, names[:5]))
     return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"
 
@@ -288,19 +271,23 @@ def _gain(row: LabelSummary) -> float:
     return (row.average_precision - row.present_share) / max(1 - row.present_share, 1e-9)
 
 
-def next_steps(predictions: Predictions, path: str, wrong: int) -> list[NextStep]:
-    """Return what to do next, with commands to copy; ``wrong`` labels are probably wrong."""
-    name, p, y = shlex.quote(path), predictions.probabilities, predictions.targets
-    if y is None or not (y >= 0).any():
-        why = "Add the truth to judge these predictions: a table of ids and labels."
-        command = f"credibly import {name} --truth truth.csv --out with-truth.parquet"
-        return [NextStep(why, "/import", "Import the truth", command)]
-    error = metrics.calibration_error(p, Targets(y), "ace", min_count=MIN_COUNT)
-    size = max(float(np.where(y >= 0, y, 0).sum(1, dtype=np.float64).mean()), 0.1)
+def next_steps(
+    found: Verdict, calibrated: bool, path: str, size: float, wrong: int
+) -> list[NextStep]:
+    """Return what to do next with a file at ``path``, with commands to copy.
+
+    Args:
+        found: the verdict on its predictions.
+        calibrated: whether they are calibrated already.
+        path: of the file.
+        size: labels per row.
+        wrong: how many labels are probably wrong.
+    """
+    name = shlex.quote(path)
     are, them = ("label is", "it") if wrong == 1 else ("labels are", "them")
     steps = (
         (
-            error >= 0.03 and not predictions.metadata.get("calibrator"),
+            found.error >= 0.03 and not calibrated,
             "The probabilities are not calibrated. Calibrate them on a part of the rows.",
             ("/labels?sort=excess", "See the labels that are off"),
             f"credibly calibrate {name} --out calibrated.parquet",
@@ -315,7 +302,7 @@ def next_steps(predictions: Predictions, path: str, wrong: int) -> list[NextStep
             True,
             "Choose how a probability becomes a decision.",
             ("/decide", "Choose a rule"),
-            f"credibly sets {name} --average-size {size:.2g} --out sets.csv",
+            f"credibly sets {name} --average-size {max(size, 0.1):.2g} --out sets.csv",
         ),
         (
             True,
@@ -329,12 +316,6 @@ def next_steps(predictions: Predictions, path: str, wrong: int) -> list[NextStep
 
 SMALL_MULTIPLES = 24
 """Labels drawn on the first page; a link leads to the others."""
-
-PAIRED_LABELS = 14
-"""Labels of the heat map, the most frequent ones."""
-
-_FEW_ROWS = 5.0
-"""A pair that is neither expected nor seen in so many rows says nothing."""
 
 
 @dataclass(frozen=True)
@@ -398,55 +379,6 @@ def threshold_curve(probabilities: Array, targets: Array) -> ThresholdCurve:
 
 
 @dataclass(frozen=True)
-class LabelLift:
-    """How much more often labels occur together than by chance, in the truth.
-
-    Attributes:
-        labels: names, the most frequent first.
-        together: (labels, labels) rows that carry both.
-        expected: rows that would, were the labels independent.
-    """
-
-    labels: list[str]
-    together: Array
-    expected: Array
-
-    @property
-    def lift(self) -> Array:
-        """Return together / expected; NaN where both are too few rows to say."""
-        enough = np.maximum(self.together, self.expected) >= _FEW_ROWS
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(enough, self.together / self.expected, np.nan)
-
-    @property
-    def matters(self) -> Array:
-        """Return which pairs occur at least twice as often as by chance, by 3 standard errors."""
-        errors = (self.together - self.expected) / np.sqrt(np.maximum(self.expected, 1.0))
-        return (errors > 3) & (np.nan_to_num(self.lift) >= 2)
-
-
-def label_lift(labels: list[str], targets: Array, most: int = PAIRED_LABELS) -> LabelLift:
-    """Return how often the most frequent labels occur together, against chance.
-
-    Chance is the product of the rates of the two labels over the rows where both are known.
-
-    Example:
-        >>> y = np.array([[1, 1, 0]] * 40 + [[0, 0, 1]] * 60)
-        >>> found = label_lift(["cup", "fork", "dog"], y)
-        >>> found.labels, float(found.lift[1, 2])
-        (['dog', 'cup', 'fork'], 2.5)
-    """
-    present = np.asarray(targets == 1)
-    order = np.argsort(-present.sum(0), kind="stable")[:most]
-    y = present[:, order].astype(np.float64)
-    known = np.isin(targets[:, order], (0, 1)).astype(np.float64)
-    with_other = y.T @ known  # rows that carry the first label where the second is known
-    rows = known.T @ known
-    expected = with_other * with_other.T / np.maximum(rows, 1.0)
-    return LabelLift([labels[t] for t in order], y.T @ y, expected)
-
-
-@dataclass(frozen=True)
 class Fact:
     """A number with the words under it."""
 
@@ -477,7 +409,7 @@ class FirstLook:
     facts: list[Fact]
     diagram: ReliabilityDiagram | None = None
     curve: ThresholdCurve | None = None
-    lift: LabelLift | None = None
+    lift: Pairs | None = None
     ranking: Sequence[tuple[int, float, float, float]] = ()
 
 
@@ -507,22 +439,40 @@ def first_look(
     """
     p, y = predictions.probabilities, predictions.targets
     rows = label_atlas(predictions.labels, p, y) if atlas is None else atlas
+    expected, real = (total / max(len(p), 1) for total in _totals(rows))
     if y is None or not (y >= 0).any():
-        rows = sorted(rows, key=lambda row: -row.expected)
-        return FirstLook(verdict(predictions), [], next_steps(predictions, path, 0), rows, 0, [])
+        return _blind(rows, shlex.quote(path), float(p.sum(dtype=np.float64)) / max(len(p), 1))
     if wrong is None:
         wrong = int(fit_noise(predictions).probably_wrong(p, y).sum())
+    judged = verdict(predictions, rows)
+    calibrated = bool(predictions.metadata.get("calibrator"))
     return FirstLook(
-        verdict=verdict(predictions, rows),
+        verdict=judged,
         to_fix=labels_to_fix(rows),
-        steps=next_steps(predictions, path, wrong),
+        steps=next_steps(judged, calibrated, path, real, wrong),
         labels=sorted(rows, key=lambda row: (not row.flag, -_off(row))),
         wrong=wrong,
-        facts=[_ranking(rows), _size(p, y), _exact(p, y)],
+        facts=[
+            _ranking(rows),
+            Fact(f"{real:.3g}", f"labels per row ({expected:.3g} expected)"),
+            _exact(p, y),
+        ],
         diagram=metrics.reliability(p, Targets(y)),
         curve=threshold_curve(p, y),
         lift=label_lift(predictions.labels, y) if len(predictions.labels) > 1 else None,
     )
+
+
+def _blind(rows: list[LabelSummary], name: str, expected: float) -> FirstLook:
+    """Return what the first page shows without truth."""
+    words = (
+        "The file has no truth, so its probabilities cannot be judged.",
+        f"It expects {expected:.3g} labels per row.",
+    )
+    why = "Add the truth to judge these predictions: a table of ids and labels."
+    command = f"credibly import {name} --truth truth.csv --out with-truth.parquet"
+    steps = [NextStep(why, "/import", "Import the truth", command)]
+    return FirstLook(Verdict(words), [], steps, sorted(rows, key=lambda row: -row.expected), 0, [])
 
 
 def _off(row: LabelSummary) -> float:
@@ -538,13 +488,6 @@ def _ranking(rows: list[LabelSummary]) -> Fact:
     precision = float(np.mean([one.average_precision for one in judged]))
     chance = float(np.mean([one.present_share for one in judged]))
     return Fact(f"{100 * precision:.0f} %", f"mAP (random order: {100 * chance:.0f} %)")
-
-
-def _size(p: Array, y: Array) -> Fact:
-    known = y >= 0
-    present = np.where(known, y, 0).sum(1, dtype=np.float64).mean()
-    expected = np.where(known, p, 0).sum(1, dtype=np.float64).mean()
-    return Fact(f"{present:.3g}", f"labels per row ({expected:.3g} expected)")
 
 
 def _exact(p: Array, y: Array) -> Fact:

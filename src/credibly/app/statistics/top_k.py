@@ -68,18 +68,12 @@ class TopLook:
         """Return whether some truth is known."""
         return self.num_known > 0
 
-    @property
-    def places(self) -> list[int]:
-        """Return the numbers of labels that tables show."""
-        return [place for place in PLACES if place <= self.k]
-
     def at_places(self) -> list[tuple[int, float, float, float]]:
         """Return place, precision, nDCG and recall at the places that tables show."""
-        if not self.has_truth:
-            return []
         return [
             (k, float(self.precision[k - 1]), float(self.ndcg[k - 1]), float(self.recall[k - 1]))
-            for k in self.places
+            for k in PLACES
+            if k <= len(self.precision)
         ]
 
     def sentences(self) -> list[str]:
@@ -131,7 +125,7 @@ class TopLook:
 def top_first_look(found: TopLook) -> FirstLook:
     """Return what the first page shows about labels that rows hold."""
     first, *others = found.sentences()
-    spoken = Verdict((*others[:1], first, *others[1:]), (), (), found.grade)
+    spoken = Verdict((*others[:1], first, *others[1:]), found.grade)
     facts = [
         Fact(f"{100 * value:.0f} %", words)
         for k, precision, _, recall in found.at_places()[-1:]

@@ -8,13 +8,11 @@ from typing import Any, Literal, TypeVar, get_origin
 from urllib.parse import urlencode
 
 import numpy as np
-from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from starlette.datastructures import QueryParams
 
 from credibly.decide import AverageSize, Cost, Recall, Threshold
 from credibly.decide.base import Decision
-from credibly.types import Array
 
 Asked = TypeVar("Asked", bound=BaseModel)
 
@@ -113,8 +111,8 @@ class EntryQuery(FileQuery):
     @property
     def unpaged(self) -> EntryQuery:
         """Return the view without what part of it is shown, and by whom."""
-        kept = {name: getattr(self, name) for name in EntryQuery.model_fields}
-        return EntryQuery.model_construct(**{**kept, "top": 24, "start": 0})
+        kept = set(EntryQuery.model_fields) - {"top", "start"}
+        return EntryQuery.model_validate(self.model_dump(include=kept))
 
 
 class LabelOrder(FileQuery):
@@ -150,12 +148,13 @@ def problem_words(found: Mapping[str, Any]) -> str:
         'must be true or false; got maybe'
     """
     limits = {"gt": "more than", "ge": "at least", "lt": "less than", "le": "at most"}
-    context = found.get("ctx", {})
-    words = next((f"must be {limits[n]} {context[n]:g}" for n in limits if n in context), "")
-    kinds = {"bool_parsing": "true or false", "literal_error": f"one of {context.get('expected')}"}
-    if not words and ("parsing" in found["type"] or found["type"] in kinds):
-        words = f"must be {kinds.get(found['type'], 'a number')}"
-    return f"{words or found['msg']}; got {str(found['input'])[:80]}"
+    context, kind = found.get("ctx", {}), found["type"]
+    words = next((f"{limits[n]} {context[n]:g}" for n in limits if n in context), "")
+    if kind == "literal_error":
+        words = f"one of {context['expected']}"
+    elif "parsing" in kind:
+        words = "true or false" if kind == "bool_parsing" else "a number"
+    return f"{f'must be {words}' if words else found['msg']}; got {str(found['input'])[:80]}"
 
 
 def read_query(kind: type[Asked], given: QueryParams) -> tuple[Asked, dict[str, str]]:
@@ -165,19 +164,14 @@ def read_query(kind: type[Asked], given: QueryParams) -> tuple[Asked, dict[str, 
         >>> read_query(EntryQuery, QueryParams("low=2&label=cat"))[1]
         {'low': 'must be at most 1; got 2'}
     """
-    problems: dict[str, str] = {}
-    fields = kind.model_fields.items()
-    several = {name for name, field in fields if get_origin(field.annotation) is tuple}
+    several = {n for n, each in kind.model_fields.items() if get_origin(each.annotation) is tuple}
     values = {name: given.getlist(name) if name in several else given[name] for name in given}
-    while True:
-        left = {name: value for name, value in values.items() if name not in problems}
-        try:
-            return kind.model_validate(left), problems
-        except ValidationError as error:
-            found = {str(each["loc"][0]): problem_words(each) for each in error.errors()}
-            if not found.keys() - problems.keys():
-                raise RequestValidationError(error.errors()) from error
-            problems |= found
+    try:
+        return kind.model_validate(values), {}
+    except ValidationError as error:
+        problems = {str(each["loc"][0]): problem_words(each) for each in error.errors()}
+    right = {name: value for name, value in values.items() if name not in problems}
+    return kind.model_validate(right), problems
 
 
 def _text(value: object) -> str:
@@ -211,12 +205,6 @@ class Rule:
     def review_from(self) -> float:
         """Return the probability from which a person reviews a label or it is selected."""
         return self.decision.bounds[0] if isinstance(self.decision, Cost) else self.accept_from
-
-    def looks(self, probabilities: Array) -> Array:
-        """Return which labels of a row a person should look at."""
-        if isinstance(self.decision, Cost):
-            return self.decision.to_review(probabilities[None])[0]
-        return np.zeros(len(probabilities), dtype=bool)
 
 
 def rule_of(asked: FileQuery, fitted: AverageSize | Recall | None) -> Rule:

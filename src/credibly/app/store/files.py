@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -12,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 
-from credibly import metrics
 from credibly.app.server.background import Busy, NotReady, Pending, remembered
 from credibly.app.statistics.decisions import (
     Outcome,
@@ -27,7 +25,6 @@ from credibly.app.statistics.labels import (
     LabelSummary,
     confusions,
     label_atlas,
-    summarize_columns,
 )
 from credibly.app.statistics.overview import FirstLook, ThresholdCurve, first_look, threshold_curve
 from credibly.app.store.address import LabelOrder, Rule
@@ -90,45 +87,36 @@ class LabelReport:
 
 
 class ServedFile(ABC):
-    """What files of both layouts share: a column per label, or the top labels of each row."""
+    """What files of both layouts share: a column per label, or the top labels of each row.
 
-    def __init__(
-        self, path: str | os.PathLike[str], *, partial: bool = False, name: str | None = None
-    ) -> None:
-        self.path = Path(path)
-        self._name = name
+    Attributes:
+        path, name: where the file is, and what pages call it.
+        every_label: whether it holds a probability for every label and row.
+        has_truth: whether it holds targets.
+        size: how large it is, for people.
+        numbers: the number of each label's column.
+        joint: which labels go together; None where that is not known.
+    """
+
+    joint: Joint | None = None
+
+    def __init__(self, path: Path, name: str, *, partial: bool = False) -> None:
+        self.path, self.name = path, name
         self.identity = identity(path)  # before the file is opened: it may be replaced meanwhile
         self.scan = Predictions.scan(path, partial=partial)
         self.partial = partial
         self.labels = list(self.scan.labels)
-        self._columns = {name: place for place, name in enumerate(self.labels)}
+        self.every_label, self.has_truth = self.scan.every_label, self.scan.has_targets
+        self.size = f"{counted(self.scan.num_rows, 'row')} and {counted(len(self.labels), 'label')}"
+        self.numbers = {name: number for number, name in enumerate(self.labels)}
         self._judged = Pending(self._first_look, f"judging the probabilities, {self.size}")
-
-    @property
-    def name(self) -> str:
-        if self._name is not None:
-            return self._name
-        stem = self.path.stem
-        return self.path.resolve().parent.name if stem == "predictions" else stem
-
-    @property
-    def size(self) -> str:
-        """Return how large the file is, for people."""
-        return f"{counted(self.scan.num_rows, 'row')} and {counted(len(self.labels), 'label')}"
-
-    @property
-    def has_truth(self) -> bool:
-        return self.scan.has_targets
+        self.release()
 
     def column_of(self, label: str) -> int:
         """Return the number of a label's column."""
-        return self._columns[self.check(label)]
-
-    def check(self, label: str) -> str:
-        """Return a label's name, which must be one of the file."""
-        if label not in self._columns:
+        if label not in self.numbers:
             raise InputError(f"unknown label {label!r}. {nearest(label, self.labels)}")
-        return label
+        return self.numbers[label]
 
     def named(self, text: str) -> list[int]:
         """Return the numbers of labels that contain ``text``; those that start with it first."""
@@ -160,6 +148,36 @@ class ServedFile(ABC):
     def highest(self) -> Array:
         """The probability of each row's most probable label."""
 
+    @property
+    def measured(self) -> int:
+        """Return how many rows the numbers come from."""
+        return self.scan.num_rows
+
+    @property
+    def uncalibrated(self) -> ServedPredictions | None:
+        """Return the same scores through the loss's link alone, where the file tells how."""
+        return None
+
+    def release(self) -> None:
+        """Forget the rows; they are read again when they are asked for."""
+        vars(self).pop("highest", None)
+
+    def neighbours(self, id: str) -> list[Neighbour]:
+        """Return the rows whose probabilities are most like those of a row, if all are known."""
+        return []
+
+    def truth_of(self, id: str, labels: Sequence[str]) -> dict[str, int]:
+        """Return what is annotated for some labels of a row; those that are known."""
+        return {}
+
+    def together(self, query: Query) -> list[Together]:
+        """Return the labels most probable where the query holds, if all probabilities are known."""
+        return []
+
+    def confusions(self, label: str, limit: float) -> dict[str, list[Confusion]]:
+        """Return which labels a label is confused with, from one threshold on."""
+        return {}
+
     def places(self, between: tuple[float, float] | None) -> Array:
         """Return where the rows lie whose most probable label is in a range; all without one."""
         if between is None:
@@ -171,32 +189,20 @@ class ServedPredictions(ServedFile):
     """A file with a column per label. What is slow is worked out once, when first asked for."""
 
     def __init__(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        partial: bool = False,
-        joint: Joint | None = None,
-        name: str | None = None,
+        self, path: Path, name: str, *, partial: bool = False, joint: Joint | None = None
     ) -> None:
-        super().__init__(path, partial=partial, name=name)
+        super().__init__(path, name, partial=partial)
         self.joint = joint
         self._listed = Pending(self._atlas, f"measuring every label, {self.size}")
-        self.release()
         if joint is not None:
             joint.check(self.labels)
 
-    def reopened(self) -> ServedPredictions:
-        """Return the file as it is now."""
-        return ServedPredictions(self.path, partial=self.partial, joint=self.joint, name=self._name)
-
     @property
     def measured(self) -> int:
-        """Return how many rows the numbers come from."""
         return len(self.sample)
 
     @property
     def uncalibrated(self) -> ServedPredictions | None:
-        """Return the same scores through the loss's link alone, where the file tells how."""
         with suppress(OSError, Busy):  # error pages ask, too, of a file that is gone
             return self._linked.result()
 
@@ -216,14 +222,9 @@ class ServedPredictions(ServedFile):
 
     def known(self, label: str = "") -> tuple[Array, Array | None]:
         """Return probabilities and truth of the sample, of one label or all; None without truth."""
-        rows, truth = self.sample, None
-        which = slice(None)
-        if label:
-            place = self.column_of(label)
-            which = slice(place, place + 1)
-        if self.has_truth and rows.targets is not None:
-            truth = rows.targets[:, which]
-        return rows.probabilities[:, which], truth
+        rows, which = self.sample, [self.column_of(label)] if label else slice(None)
+        truth = rows.targets if self.has_truth else None
+        return rows.probabilities[:, which], None if truth is None else truth[:, which]
 
     @cached_property
     def noise(self) -> NoiseModel:
@@ -231,8 +232,7 @@ class ServedPredictions(ServedFile):
         return fit_noise(self._sampled.result())
 
     def release(self) -> None:
-        """Forget the rows; they are read again when they are asked for."""
-        vars(self).pop("highest", None)
+        super().release()
         self._indexed = Pending(self._read_index, f"reading {self.size}")
         self._sampled = Pending(self._read_sample, f"reading a sample of {self.size}")
         self._linked = Pending(self._before_calibration, f"opening {self.size}")
@@ -242,7 +242,7 @@ class ServedPredictions(ServedFile):
         if not (self.scan.has_scores and about.get("calibrator")):
             return None
         try:
-            return _Uncalibrated(self.path, about.get("loss"), self.partial)
+            return _Uncalibrated(self.path, self.name, about.get("loss"), self.partial)
         except InputError:  # a loss of somebody else's, or of a later version
             return None
 
@@ -289,7 +289,6 @@ class ServedPredictions(ServedFile):
         return list(map(str, self.index.ids(places)))
 
     def neighbours(self, id: str) -> list[Neighbour]:
-        """Return the rows whose probabilities are most like those of a row."""
         return neighbours(self.sample, self.index.row(self.place(id))[0], id)
 
     @property
@@ -302,7 +301,6 @@ class ServedPredictions(ServedFile):
         return [each.expected if each.present is None else each.present for each in found]
 
     def truth_of(self, id: str, labels: Sequence[str]) -> dict[str, int]:
-        """Return what is annotated for some labels of a row; those that are known."""
         place = self.index.place(id)
         y = None if place is None else self.index.row(place)[1]
         if y is None:
@@ -347,7 +345,8 @@ class ServedPredictions(ServedFile):
     @remembered
     def label_report(self, label: str) -> LabelReport:
         """Return statistics of one label, its reliability and its most confident mistakes."""
-        p, y = self.column(self.check(label))
+        self.column_of(label)
+        p, y = self.column(label)
         about: JsonObject = {
             "label": label,
             "rows": len(p),
@@ -355,16 +354,17 @@ class ServedPredictions(ServedFile):
         }
         if y is None or not self.has_truth:
             return LabelReport(about, None, None, self._groups(label, p, None))
-        (summary,) = summarize_columns([label], p[:, None], y[:, None])
-        about["known"] = summary.rows
-        about["known_expected"] = summary.expected
-        about["present"] = summary.present
-        about["average_precision"] = summary.average_precision
-        about["calibration_error"] = summary.error
-        about["log_loss"] = summary.log_loss
-        diagram = metrics.reliability(p[:, None], Targets(y[:, None]))
+        (summary,) = label_atlas([label], p[:, None], y[:, None])
+        about |= {
+            "known": summary.rows,
+            "known_expected": summary.expected,
+            "present": summary.present,
+            "average_precision": summary.average_precision,
+            "calibration_error": summary.error,
+            "log_loss": summary.log_loss,
+        }
         curve = threshold_curve(p[:, None], y[:, None])
-        return LabelReport(about, diagram, curve, self._groups(label, p, y))
+        return LabelReport(about, summary.diagram, curve, self._groups(label, p, y))
 
     def _groups(self, label: str, p: Array, y: Array | None) -> dict[str, list[RowOfLabel]]:
         """Return rows to look at: those that are surely right, wrong and in between."""
@@ -392,7 +392,6 @@ class ServedPredictions(ServedFile):
 
     @remembered
     def together(self, query: Query) -> list[Together]:
-        """Return the labels most probable where the query holds, on a part of the sample."""
         p, y = self.known()
         few = slice(None, max(1000, TOGETHER_CELLS // len(self.labels)))
         truth = None if y is None else y[few]
@@ -429,7 +428,6 @@ class ServedPredictions(ServedFile):
 
     @remembered
     def confusions(self, label: str, limit: float) -> dict[str, list[Confusion]]:
-        """Return which labels a label is confused with on the sample, from one threshold on."""
         p, y = self.known()
         if y is None:
             return {}
@@ -511,8 +509,8 @@ _KEYS: dict[str, Callable[[LabelSummary], str | float]] = {
 class _Uncalibrated(ServedPredictions):
     """A file read through its loss's link alone: what the model said before calibration."""
 
-    def __init__(self, path: str | os.PathLike[str], loss: str | None, partial: bool) -> None:
-        super().__init__(path, partial=partial)
+    def __init__(self, path: Path, name: str, loss: str | None, partial: bool) -> None:
+        super().__init__(path, name, partial=partial)
         pipeline = Pipeline(loss, context={"num_labels": len(self.labels), "average_size": 1})
         found = pipeline.loss
         # A file holds one score per label: of two heads or without a link, the log-odds to rank by.
@@ -523,33 +521,28 @@ class _Uncalibrated(ServedPredictions):
     def _before_calibration(self) -> None:
         """Return nothing: this is the state before calibration."""
 
-    def _through_link(self, scores: Array) -> Array:
+    def _through_link(self, scores: Array | None) -> Array:
+        assert scores is not None, "only files with scores have a state before calibration"
         return self._pipeline.probabilities(scores).astype(np.float32)
 
     def _read_index(self) -> Index:
         whole = self.scan.read()
         truth = None if self.scan.soft else whole.targets  # a soft target is no hit and no miss
-        return Index(self._through_link(_required(whole.scores)), self.labels, whole.ids, truth)
+        return Index(self._through_link(whole.scores), self.labels, whole.ids, truth)
 
     def _read_sample(self) -> Predictions:
         rows = super()._read_sample()
         return Predictions.from_arrays(
-            probabilities=self._through_link(_required(rows.scores)),
+            probabilities=self._through_link(rows.scores),
             targets=None if rows.targets is None else Targets(rows.targets),
             labels=rows.labels,
             ids=rows.ids,
         )
 
     def column(self, label: str) -> tuple[Array, Array | None]:
-        scores, targets = self.scan.column(label, "scores")
-        # A link may look at all labels of a row (softmax): then one column is not enough.
-        loss = self._pipeline.loss
-        if loss is not None and not loss.labelwise:
-            scores = self.scan.columns(self.labels, "scores")[0]
-            return self._through_link(scores)[:, self.labels.index(label)], targets
-        return self._through_link(scores[:, None])[:, 0], targets
-
-
-def _required(scores: Array | None) -> Array:
-    assert scores is not None, "only files with scores have a state before calibration"
-    return scores
+        loss, names = self._pipeline.loss, [label]
+        if loss is not None and not loss.labelwise:  # the link compares all labels of a row
+            names = self.labels
+        scores, targets = self.scan.columns(names, "scores")
+        place = names.index(label)
+        return self._through_link(scores)[:, place], None if targets is None else targets[:, place]

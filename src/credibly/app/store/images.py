@@ -9,11 +9,12 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from credibly.app.rendering import small_copy
 from credibly.app.server.uploads import TemporaryFolder
 from credibly.checks import InputError
 from credibly.data import Data
 from credibly.types import Array
-from credibly.untrusted.images import ImageFolder, decode_image
+from credibly.untrusted.images import ImageFolder
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -34,17 +35,12 @@ SCALE = 4
 
 
 class Thumbnails:
-    """Small copies of images, made when they are first asked for, in a bounded folder.
+    """Small copies of images, made when they are first asked for, in a bounded folder."""
 
-    Args:
-        most_bytes: of all copies together.
-    """
-
-    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
-        self._most = most_bytes
-        self._folder: TemporaryFolder | None = None
+    def __init__(self) -> None:
+        self._folder = TemporaryFolder()
         self._made: OrderedDict[str, tuple[Path | None, int]] = OrderedDict()
-        self._bytes, self._lock = 0, Lock()
+        self._lock = Lock()
 
     def path(self, image: Path) -> Path | None:
         """Return a small copy; None where the file is small or cannot be decoded."""
@@ -57,20 +53,14 @@ class Thumbnails:
                 self._made.move_to_end(name)
                 return self._made[name][0]
         content = _smaller(image)
-        return self._kept(name, content)
-
-    def _kept(self, name: str, content: bytes | None) -> Path | None:
         with self._lock:
-            if self._folder is None:
-                self._folder = TemporaryFolder()
-            path = None if content is None else self._folder.path / f"{name}.jpg"
-            if path is not None and content is not None:
+            path = None
+            if content is not None:
+                path = self._folder.path / f"{name}.jpg"
                 path.write_bytes(content)
-            self._made[name] = (path, len(content or b""))
-            self._bytes += len(content or b"")
-            while self._bytes > self._most and len(self._made) > 1:
-                _, (old, size) = self._made.popitem(last=False)
-                self._bytes -= size
+            self._made[name] = path, len(content or b"")
+            while sum(size for _, size in self._made.values()) > MOST_BYTES and len(self._made) > 1:
+                _, (old, _) = self._made.popitem(last=False)
                 if old is not None:
                     old.unlink(missing_ok=True)
             return path
@@ -79,22 +69,16 @@ class Thumbnails:
         """Delete all copies."""
         with self._lock:
             self._made.clear()
-            self._bytes = 0
-            if self._folder is not None:
-                self._folder.close()
-                self._folder = None
+            self._folder.close()
 
 
 def _smaller(image: Path) -> bytes | None:
     """Return an image scaled down, as JPEG; None where it cannot be decoded."""
+    file = io.BytesIO()
     try:
-        with decode_image(image, image.name, at_least=(SIDE, SIDE)) as decoded:
-            small = decoded.convert("RGB")
+        small_copy(image, SIDE).save(file, "JPEG", quality=80)
     except InputError:
         return None
-    small.thumbnail((SIDE, SIDE))
-    file = io.BytesIO()
-    small.save(file, "JPEG", quality=80)
     return file.getvalue()
 
 

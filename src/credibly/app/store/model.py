@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -54,15 +54,22 @@ def parse_features(
         >>> wanted.transform(parse_features(b"bmi,age\\n1,2.5", "", "features", wanted)[0])
         array([[2.5, 1. ]], dtype=float32)
     """
-    note = ""
     if ending == ".npy" or content.startswith(b"\x93NUMPY"):
         array = parse_array(content, where)
         if array.dtype.kind not in "buif":
             raise InputError(f"{where} must hold numbers; this array holds none.")
-        rows = _checked(array[None] if array.ndim == 1 else array, where)
-    else:
-        rows, note = _parse_text(content, ending, where, wanted)
-    return rows, note
+        return _checked(array[None] if array.ndim == 1 else array, where), ""
+    try:
+        text = content.decode("utf-8-sig").strip()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{where} must be text or a .npy file; {error.reason}.") from error
+    read = _parse_json if ending == ".json" or text[:1] in ("[", "{") else _parse_lines
+    if len(_SEPARATORS.findall(text)) > MOST_VALUES:  # parsed, they take far more memory
+        raise InputError(f"{where} must hold at most {MOST_VALUES:,} numbers.")
+    rows, ignored = read(text, where, wanted)
+    if ignored is None:
+        return rows, f"{without_names('The run')} Columns were taken by position."
+    return rows, f"Left out, not a feature of the run: {', '.join(ignored)}." if ignored else ""
 
 
 def json_features(
@@ -107,20 +114,13 @@ def _checked(rows: Array, where: str) -> Array:
     return rows
 
 
-def _parse_text(
-    content: bytes, ending: str, where: str, wanted: Preparation | None
-) -> tuple[Array | Columns, str]:
-    try:
-        text = content.decode("utf-8-sig").strip()
-    except UnicodeDecodeError as error:
-        raise InputError(f"{where} must be text or a .npy file; {error.reason}.") from error
-    if ending == ".json" or text[:1] in ("[", "{"):
-        return _parse_json(text, where, wanted)
-    if len(_SEPARATORS.findall(text)) > MOST_VALUES:
-        raise InputError(f"{where} must hold at most {MOST_VALUES:,} numbers.")
+def _parse_lines(
+    text: str, where: str, wanted: Preparation | None
+) -> tuple[Array | Columns, Sequence[str] | None]:
+    """Return rows of cells, and the names that are ignored; None for all of them."""
     lines = [line for line in text.splitlines() if line.strip()]
     if len(lines) < 2 or _is_number(_numbers(lines[0])[0]):
-        return _matrix([_numbers(line) for line in lines], where), ""
+        return _matrix([_numbers(line) for line in lines], where), ()
     delimiter = max(",;\t", key=lines[0].count)
     names, *rows = [_cells(line, delimiter, where) for line in lines]
     for number, row in enumerate(rows):
@@ -130,9 +130,8 @@ def _parse_text(
                 f"has {len(row)}."
             )
     if wanted is None:
-        return _matrix(rows, where), f"{without_names('The run')} Columns were taken by position."
-    records = [dict(zip(names, row, strict=True)) for row in rows]
-    return _noted(*_named(records, where, wanted))
+        return _matrix(rows, where), None
+    return _named([dict(zip(names, row, strict=True)) for row in rows], where, wanted)
 
 
 def _numbers(line: str) -> list[str]:
@@ -161,17 +160,13 @@ def _named(rows: list[Any], where: str, wanted: Preparation) -> tuple[Columns, l
     return Columns(records_table(rows, where), where), list(ignored)
 
 
-def _noted(rows: Array | Columns, ignored: list[str]) -> tuple[Array | Columns, str]:
-    return rows, f"Left out, not a feature of the run: {', '.join(ignored)}." if ignored else ""
-
-
 def _is_number(cell: str) -> bool:
     return _NUMBER.fullmatch(cell) is not None
 
 
-def _parse_json(text: str, where: str, wanted: Preparation | None) -> tuple[Array | Columns, str]:
-    if text.count(",") > MOST_VALUES:  # before they are parsed, which takes far more memory
-        raise InputError(f"{where} must hold at most {MOST_VALUES:,} numbers.")
+def _parse_json(
+    text: str, where: str, wanted: Preparation | None
+) -> tuple[Array | Columns, Sequence[str] | None]:
     try:
         found: object = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -179,7 +174,7 @@ def _parse_json(text: str, where: str, wanted: Preparation | None) -> tuple[Arra
         raise InputError(f"{where} must be JSON; {reason[:200]}.") from error
     if isinstance(found, dict) and isinstance(found.get("features"), (list, dict)):
         found = found["features"]
-    return _noted(*json_features(found, where, wanted))
+    return json_features(found, where, wanted)
 
 
 def _matrix(rows: list[Any], where: str) -> Array:
@@ -248,9 +243,9 @@ class ServedModel:
 
     def _predict_zeros(self) -> None:
         shape = tuple(self.run.data["shape"])
-        if self.run.data["kind"] == "features":
+        if self.kind == "features":
             self.run.predict(np.zeros((1, *shape), dtype=np.float32))
-        elif self.run.data["kind"] == "images":
+        elif self.kind == "images":
             channels, height, width = shape
             size = (1, height, width) if channels == 1 else (1, height, width, channels)
             self.run.predict(np.zeros(size, dtype=np.uint8))
@@ -263,8 +258,7 @@ class ServedModel:
 
     def pixels(self, content: bytes, where: str) -> Array:
         """Return an image file as the network sees it; ``where`` is what errors begin with."""
-        shape = tuple(self.run.data["shape"])
-        return self._decoder.decode(content, shape, where, MOST_PIXELS)
+        return self._decoder.decode(content, tuple(self.run.data["shape"]), where, MOST_PIXELS)
 
     def close(self) -> None:
         """End the processes that decode images."""
@@ -276,21 +270,16 @@ class ServedModel:
         return str(self.run.data["kind"])
 
     @property
-    def feature_names(self) -> list[str] | None:
-        """Return the names of the columns that rows must have; None where not known."""
-        return self.run.feature_names
-
-    @property
     def text_columns(self) -> int:
         """Return how many texts a row of the run has; 0 where rows are something else."""
-        return int(self.run.data["shape"][0]) if self.run.data["kind"] == "text" else 0
+        return int(self.run.data["shape"][0]) if self.kind == "text" else 0
 
     def predict_texts(
         self, texts: list[list[str]], decide: Callable[[], Decision | None]
     ) -> JsonObject:
         """Return probabilities and sets for texts, each row a list of its columns."""
         if not self.text_columns:
-            raise InputError(f"this model takes {self.run.data['kind']}, not texts.")
+            raise InputError(f"this model takes {self.kind}, not texts.")
         for row, columns in enumerate(texts):
             if len(columns) != self.text_columns:
                 raise InputError(

@@ -5,17 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import entr
 
 from credibly.app.store.address import Rule
 from credibly.predictions import Predictions
 from credibly.retrieve import Index
+from credibly.review.noise_model import log_odds
 from credibly.types import Array
 
 NEIGHBOURS = 8
 CHANGES = 6
 SHOWN_LABELS = 60
 _CELLS = 2**21
-_FAR = 1e-7
 
 
 @dataclass(frozen=True)
@@ -97,8 +98,8 @@ def item_at(index: Index, place: int, rule: Rule) -> Item:
     """Return the row at a place of the index, its labels from the most probable on."""
     p, y = index.row(place)
     chosen = rule.decision.predict(p[None])[0]
-    look = rule.looks(p)
-    distance = _log_odds(p) - _log_odds(np.asarray(rule.accept_from))
+    look = rule.decision.to_review(p[None])[0]
+    distance = log_odds(p) - log_odds(np.asarray(rule.accept_from))
     order = np.argsort(-p, kind="stable").tolist()
     labels = [
         LabelOfRow(
@@ -118,46 +119,41 @@ def item_at(index: Index, place: int, rule: Rule) -> Item:
 def neighbours(rows: Predictions, probabilities: Array, id: str) -> list[Neighbour]:
     """Return the rows with the most similar probabilities, the row itself left out.
 
-    The distance of rows p and q is Hellinger's on their expected labels:
-    ‖√p − √q‖ / √(Σp + Σq), which counts what is probable and hardly what is improbable in both.
-
     Args:
         rows: where to look.
         probabilities: of the row, in the order of the labels of ``rows``.
         id: of the row.
     """
-    root = np.sqrt(probabilities.astype(np.float32))
-    own = float(probabilities.sum(dtype=np.float64))
-    step = max(1, _CELLS // max(1, len(root)))
-    distances = []
-    for start in range(0, len(rows), step):
-        p = rows.probabilities[start : start + step]
-        total = p.sum(1, dtype=np.float64) + own
-        apart = np.maximum(total - 2 * (np.sqrt(p) @ root), 0)
-        distances.append(np.sqrt(apart / np.maximum(total, 1e-30)))
-    distance = np.concatenate(distances)
+    step = max(1, _CELLS // max(1, len(probabilities)))
+    blocks = [rows.probabilities[start : start + step] for start in range(0, len(rows), step)]
+    distance = np.concatenate([_distances(block, probabilities[None])[:, 0] for block in blocks])
     nearest = np.argsort(distance, kind="stable")[: NEIGHBOURS + 1]
     found = [Neighbour(str(rows.ids[row]), float(distance[row])) for row in nearest]
     return [each for each in found if each.id != id][:NEIGHBOURS]
 
 
-def usual_distance(probabilities: Array, *, rows: int = 4000, asked: int = 300) -> float:
+def usual_distance(probabilities: Array) -> float:
     """Return the 99 % quantile of the distance of a row to the most similar other row.
 
-    Args:
-        probabilities: (rows, labels) of the rows that are known.
-        rows: of these, so many are looked at.
-        asked: for so many of those the most similar one is found.
+    The first rows are asked, and more of them are looked at.
     """
-    root = np.sqrt(probabilities[:rows].astype(np.float32))
-    if len(root) < 2:
+    few, asked = probabilities[:4000], probabilities[:300]
+    if len(few) < 2:
         return float("nan")
-    total = (root**2).sum(1, dtype=np.float64)
-    few = root[:asked]
-    both = total[:asked, None] + total
-    apart = np.sqrt(np.maximum(both - 2 * (few @ root.T), 0) / np.maximum(both, 1e-30))
-    apart[np.arange(len(few)), np.arange(len(few))] = np.inf
+    apart = _distances(asked, few)
+    np.fill_diagonal(apart, np.inf)
     return float(np.quantile(apart.min(1), 0.99))
+
+
+def _distances(rows: Array, others: Array) -> Array:
+    """Return Hellinger's distance between the expected labels of rows p and of others q.
+
+    It is ‖√p − √q‖ / √(Σp + Σq), which counts what is probable and hardly what is improbable in
+    both.
+    """
+    total = rows.sum(1, dtype=np.float64)[:, None] + others.sum(1, dtype=np.float64)
+    both = np.sqrt(rows.astype(np.float32)) @ np.sqrt(others.astype(np.float32)).T
+    return np.sqrt(np.maximum(total - 2 * both, 0) / np.maximum(total, 1e-30))
 
 
 def uncertainty(probabilities: Array) -> Array:
@@ -167,10 +163,5 @@ def uncertainty(probabilities: Array) -> Array:
         >>> uncertainty(np.array([[0.5, 0.5], [0.0, 1.0]])).round(3)
         array([1.386, 0.   ])
     """
-    p = np.clip(probabilities.astype(np.float64), _FAR, 1 - _FAR)
-    return -(p * np.log(p) + (1 - p) * np.log1p(-p)).sum(-1)
-
-
-def _log_odds(values: Array) -> Array:
-    clipped = np.clip(values.astype(np.float64), _FAR, 1 - _FAR)
-    return np.log(clipped / (1 - clipped))
+    p = probabilities.astype(np.float64)
+    return (entr(p) + entr(1 - p)).sum(-1)

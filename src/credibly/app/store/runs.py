@@ -26,6 +26,7 @@ MOST_FOLDERS = 5_000
 SECONDS = 1.0
 """A folder is listed again after this time; requests in between see the last list."""
 FIGURES = ("nll", "map", "ace", "loss")
+SETTINGS = ("loss", "model", "epochs", "seed")
 
 
 @dataclass(frozen=True)
@@ -158,9 +159,7 @@ class Runs:
         files: list[Served],
         open_file: Callable[[Path, str], Served],
     ) -> None:
-        self.folders = list(folders)
-        self._files = files
-        self._open = open_file
+        self.folders, self._files, self._open = folders, files, open_file
         self._numbers: dict[Path, int] = {}
         self._logs: dict[Path, tuple[tuple[int, int], list[JsonObject]]] = {}
         self._lock = Lock()
@@ -176,11 +175,10 @@ class Runs:
     def states(self) -> list[RunState]:
         """Return the runs as they are now."""
         with self._lock:
-            when, listed = self._listed
-            if time.monotonic() - when >= SECONDS:
+            if time.monotonic() - self._listed[0] >= SECONDS:
                 listed = self._list()
                 self._listed = (time.monotonic(), listed)
-            return listed
+            return self._listed[1]
 
     def tag(self) -> str:
         """Return a text that changes whenever a state changes."""
@@ -202,7 +200,8 @@ class Runs:
         number, finished, problems = None, True, []
         try:
             if is_run(found.path):
-                about = _about(read_config(found.path)["settings"])
+                settings = read_config(found.path)["settings"]
+                about = {key: settings[key] for key in SETTINGS if key in settings}
                 finished = (found.path / "calibration.json").exists()
                 epochs = self._epochs(found.path / "log.jsonl")
         except (InputError, OSError) as error:
@@ -232,7 +231,3 @@ class Runs:
         if path not in self._logs or self._logs[path][0] != key:
             self._logs[path] = (key, read_log(path))
         return self._logs[path][1]
-
-
-def _about(settings: JsonObject) -> JsonObject:
-    return {key: settings[key] for key in ("loss", "model", "epochs", "seed") if key in settings}

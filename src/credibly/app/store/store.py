@@ -14,7 +14,7 @@ from credibly.app.store.address import MOST_ENTRIES, EntryQuery, FileQuery, Rule
 from credibly.app.store.files import BLOCK_CELLS, ServedPredictions
 from credibly.app.store.top_k import ServedTop
 from credibly.checks import InputError
-from credibly.retrieve import Index, parse
+from credibly.retrieve import parse
 from credibly.retrieve.index import within
 from credibly.review.noise_model import NoiseModel, log_odds
 from credibly.types import Array
@@ -63,29 +63,29 @@ class EntryList:
 
 @dataclass(frozen=True)
 class Other:
-    """Another file with the same labels: its index, and where the rows of the first lie in it."""
+    """Another file with the same labels, and where the rows of the first lie in it; −1: nowhere."""
 
-    index: Index
+    file: ServedPredictions
     places: Array
-    columns_of: dict[str, int]
 
     def columns(self, names: Sequence[str]) -> Array:
         """Return its probabilities of some labels, (labels, rows); NaN where it lacks them."""
         found = np.full((len(names), len(self.places)), np.nan, dtype=np.float32)
         there = self.places >= 0
         for row, name in enumerate(names):
-            if name in self.columns_of:
-                place = self.columns_of[name]
-                column = self.index.column_block(place, place + 1)[0][0]
-                found[row, there] = column[self.places[there]]
+            if name in self.file.numbers:
+                found[row, there] = self._column(name)[self.places[there]]
         return found
 
     def probability(self, label: str, place: int) -> float | None:
         """Return its probability of one entry; None where it lacks the row or the label."""
-        column, there = self.columns_of.get(label), int(self.places[place])
-        if column is None or there < 0:
+        if label not in self.file.numbers or self.places[place] < 0:
             return None
-        return float(self.index.column_block(column, column + 1)[0][0, there])
+        return float(self._column(label)[self.places[place]])
+
+    def _column(self, label: str) -> Array:
+        number = self.file.numbers[label]
+        return self.file.index.column_block(number, number + 1)[0][0]
 
 
 class Store:
@@ -96,6 +96,7 @@ class Store:
         remembered = lru_cache(maxsize=VIEWS)(self._find)  # a view is frozen, so it is a key
         self._found = cast(Callable[[EntryQuery], EntryList], remembered)
         self._other = lru_cache(maxsize=2)(self._match)
+        self.rule = cast(Callable[[FileQuery], Rule], lru_cache(maxsize=VIEWS)(self._rule))
         self._used: dict[int, None] = {}
         self._lock = Lock()
 
@@ -145,7 +146,7 @@ class Store:
         chosen = self.files[number]
         return 5 * chosen.scan.num_rows * chosen.scan.row_cells
 
-    def rule(self, asked: FileQuery) -> Rule:
+    def _rule(self, asked: FileQuery) -> Rule:
         """Return the rule that an address asks for."""
         self.any(asked.file, asked.raw)
         fitted = None
@@ -159,7 +160,7 @@ class Store:
     def found(self, asked: EntryQuery) -> EntryList:
         """Return the entries of a view."""
         if asked.label:
-            self.file(asked.file, asked.raw).check(asked.label)
+            self.file(asked.file, asked.raw).column_of(asked.label)
         if asked.low > asked.high:
             raise InputError(f"`low` must not be above `high`; got {asked.low} and {asked.high}.")
         return self._found(asked.unpaged)
@@ -204,15 +205,31 @@ class Store:
     def entry(self, asked: FileQuery, id: str, label: str) -> Entry:
         """Return one entry."""
         chosen = self.file(asked.file, asked.raw)
-        place = np.array([chosen.place(id)])
-        where = EntryList(1, np.array([chosen.column_of(label)]), place)
-        plain = FileQuery.model_validate(asked.model_dump(include=set(FileQuery.model_fields)))
-        return self.entries_of(plain, where, np.arange(1))[0]
+        found = EntryList(1, np.array([chosen.column_of(label)]), np.array([chosen.place(id)]))
+        return self.entries_of(asked, found, np.arange(1))[0]
 
     def _find(self, asked: EntryQuery) -> EntryList:
-        chosen = self.file(asked.file, asked.raw)
+        """Return the entries of a view, the most telling first, at most ``MOST_ENTRIES``."""
+        chosen, limit = self.file(asked.file, asked.raw), self.rule(asked).accept_from
+        index, other = chosen.index, self._compared(asked)
         noise = chosen.noise if asked.kind == "probably-wrong" else None
-        return find_entries(chosen.index, asked, self.rule(asked), self._compared(asked), noise)
+        columns, unwanted = _columns_asked(chosen, asked)
+        rows = np.ones(len(index), dtype=bool)
+        for column in unwanted:
+            rows &= index.column_block(column, column + 1)[0][0] < limit
+        step = max(1, BLOCK_CELLS // len(index))
+        best = _Best(MOST_ENTRIES)
+        for start, stop in columns:
+            for first in range(start, stop, step):
+                last = min(stop, first + step)
+                p, y = index.column_block(first, last)
+                elsewhere = None if other is None else other.columns(index.labels[first:last])
+                mask, key = _matching(asked.kind, p, y, limit, elsewhere, noise)
+                mask &= within(p, (asked.low, asked.high))
+                if asked.truth != "any":
+                    mask &= _annotated(p, y, -1) == (asked.truth == "unknown")
+                best.add(first, mask & rows, key)
+        return EntryList(best.total, best.labels, best.places)
 
     def _compared(self, asked: EntryQuery) -> Other | None:
         """Return the file that a view compares with; None where it compares with none."""
@@ -225,38 +242,8 @@ class Store:
         return self._other(asked.file, asked.raw, asked.compared_with)
 
     def _match(self, file: int, raw: bool, against: int) -> Other:
-        index, other = self.file(file, raw).index, self.file(against, False).index
-        return Other(other, index.places_in(other), {n: t for t, n in enumerate(other.labels)})
-
-
-def find_entries(
-    index: Index,
-    asked: EntryQuery,
-    rule: Rule,
-    other: Other | None,
-    noise: NoiseModel | None = None,
-) -> EntryList:
-    """Return the entries of a view, the most telling first, at most ``MOST_ENTRIES``.
-
-    ``noise`` says which labels are probably wrong; it is needed for these alone.
-    """
-    columns, unwanted = _columns_asked(index, asked)
-    rows = np.ones(len(index), dtype=bool)
-    for column in unwanted:
-        rows &= index.column_block(column, column + 1)[0][0] < rule.accept_from
-    step = max(1, BLOCK_CELLS // len(index))
-    best = _Best(MOST_ENTRIES)
-    for start, stop in columns:
-        for first in range(start, stop, step):
-            last = min(stop, first + step)
-            p, y = index.column_block(first, last)
-            elsewhere = None if other is None else other.columns(index.labels[first:last])
-            mask, key = _matching(asked.kind, p, y, rule.accept_from, elsewhere, noise)
-            mask &= within(p, (asked.low, asked.high))
-            if asked.truth != "any":
-                mask &= _annotated(p, y, -1) == (asked.truth == "unknown")
-            best.add(first, mask & rows, key)
-    return EntryList(best.total, best.labels, best.places)
+        other = self.file(against, False)
+        return Other(other, self.file(file, raw).index.places_in(other.index))
 
 
 def _matching(
@@ -297,21 +284,22 @@ def _annotated(p: Array, y: Array | None, value: int) -> Array:
     return np.full(p.shape, value == -1) if y is None else y == value
 
 
-def _columns_asked(index: Index, asked: EntryQuery) -> tuple[list[tuple[int, int]], list[int]]:
+def _columns_asked(
+    chosen: ServedPredictions, asked: EntryQuery
+) -> tuple[list[tuple[int, int]], list[int]]:
     """Return the ranges of columns to look at, and the columns whose rows are left out."""
-    whole = [(0, len(index.labels))]
     wanted, unwanted = ((asked.label,) if asked.label else ()), ()
     if asked.q.strip():
-        query = parse(asked.q, index.labels)
+        query = parse(asked.q, chosen.labels)
         if query.formula is not None:
             raise InputError(
                 "this view takes labels that you want and do not want, such as "
                 "`+fork -knife`; alternatives in brackets work for all rows only."
             )
         wanted, unwanted = (*wanted, *query.wanted), query.unwanted
-    places = {name: place for place, name in enumerate(index.labels)}
-    chosen = sorted({places[name] for name in wanted})
-    return [(t, t + 1) for t in chosen] or whole, [places[name] for name in unwanted]
+    columns = sorted({chosen.column_of(name) for name in wanted})
+    ranges = [(t, t + 1) for t in columns] or [(0, len(chosen.labels))]
+    return ranges, [chosen.column_of(name) for name in unwanted]
 
 
 class _Best:

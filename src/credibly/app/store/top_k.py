@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from credibly import metrics
 from credibly.app.server.background import Pending, remembered
-from credibly.app.statistics.labels import Confusion, LabelSummary
+from credibly.app.statistics.labels import LabelSummary
 from credibly.app.statistics.overview import FirstLook
 from credibly.app.statistics.top_k import TopLook, top_first_look, top_summary
 from credibly.app.store.address import LabelOrder, Rule
 from credibly.app.store.files import SHOWN, LabelReport, RowOfLabel, ServedFile
-from credibly.app.store.rows import Item, LabelOfRow, Neighbour
+from credibly.app.store.rows import Item, LabelOfRow
 from credibly.checks import InputError
 from credibly.predictions import Predictions
-from credibly.retrieve import Query, parse, probability, search
+from credibly.retrieve import parse, probability, search
 from credibly.retrieve.answer import Answer
 from credibly.retrieve.index import within
-from credibly.retrieve.joint.pairs import Together
 from credibly.targets import Targets
 from credibly.types import Array, JsonObject
 
@@ -30,28 +29,13 @@ from credibly.types import Array, JsonObject
 class ServedTop(ServedFile):
     """A file with the most probable labels; rows × k numbers are kept in memory."""
 
-    joint = None
-    uncalibrated = None
-    """There is no view before calibration: other labels might then be the most probable."""
-
-    def __init__(
-        self, path: str | os.PathLike[str], *, partial: bool = False, name: str | None = None
-    ) -> None:
-        super().__init__(path, partial=partial, name=name)
-        self._read = Pending(self.scan.read, f"reading {self.size}")
+    def __init__(self, path: Path, name: str, *, partial: bool = False) -> None:
+        super().__init__(path, name, partial=partial)
         self._summed = Pending(lambda: top_summary(self.scan), f"measuring {self.size}")
 
-    def reopened(self) -> ServedTop:
-        """Return the file as it is now."""
-        return ServedTop(self.path, partial=self.partial, name=self._name)
-
-    @property
-    def measured(self) -> int:
-        """Return how many rows the numbers come from."""
-        return self.scan.num_rows
-
     def release(self) -> None:
-        """Keep the rows: they are few."""
+        super().release()
+        self._read = Pending(self.scan.read, f"reading {self.size}")
 
     @property
     def rows(self) -> Predictions:
@@ -79,26 +63,14 @@ class ServedTop(ServedFile):
     def highest(self) -> Array:
         return self.rows.probabilities.max(1)
 
-    def together(self, query: Query) -> list[Together]:
-        """Return nothing: most probabilities are not known."""
-        return []
-
-    def confusions(self, label: str, limit: float) -> dict[str, list[Confusion]]:
-        """Return nothing: most probabilities are not known."""
-        return {}
-
     def ids(self, places: Array) -> list[str]:
         """Return the ids of some rows."""
         return list(map(str, self.rows.ids[places]))
 
-    def neighbours(self, id: str) -> list[Neighbour]:
-        """Return nothing: most probabilities are not known."""
-        return []
-
     def atlas(self, asked: LabelOrder) -> Sequence[LabelSummary]:
         """Return labels, those first whose hits differ most from what was expected."""
         summary = self.summary
-        order = _ORDERS[asked.sort or "excess"](summary)
+        order = _ORDERS.get(asked.sort or "", TopLook.by_surprise)(summary)
         if asked.sort is not None and not asked.down:
             order = order[::-1]
         if asked.contains:
@@ -110,27 +82,20 @@ class ServedTop(ServedFile):
         """Return how many rows hold each label; empty while not measured."""
         return self.summary.held.tolist() if self._summed.done else []
 
-    def truth_of(self, id: str, labels: Sequence[str]) -> dict[str, int]:
-        """Return nothing: only the labels that a row has are kept."""
-        return {}
-
     @remembered
     def label_report(self, label: str) -> LabelReport:
         number, rows = self.column_of(label), self.rows
         where, places = np.nonzero(rows.label_indices == number)
         values = rows.probabilities[where, places]
         best = np.argsort(-values, kind="stable")
-        held, known, hits, everywhere = (
-            int(getattr(self.summary, name)[number])
-            for name in ("held", "known", "hits", "present")
-        )
-        expected = float(self.summary.expected[number])
-        about: JsonObject = {"label": label, "rows": held, "expected": expected}
-        if rows.targets is None or rows.all_targets is None or not self.summary.has_truth:
+        found = self.summary
+        expected = float(found.expected[number])
+        about: JsonObject = {"label": label, "rows": int(found.held[number]), "expected": expected}
+        if rows.targets is None or rows.all_targets is None or not found.has_truth:
             few = [RowOfLabel(str(rows.ids[where[i]]), float(values[i])) for i in best[:SHOWN]]
             return LabelReport(about, None, None, {"most probable": few})
-        about |= {"known": known, "known_expected": expected, "present": hits}
-        about |= {"everywhere": everywhere}
+        about |= {"known": int(found.known[number]), "known_expected": expected}
+        about |= {"present": int(found.hits[number]), "everywhere": int(found.present[number])}
         truth = rows.targets[where, places]
         sure, diagram = truth >= 0, None
         if sure.any():
@@ -154,22 +119,26 @@ class ServedTop(ServedFile):
             raise InputError(f"there is no row with the id {id[:200]!r} in {self.name}.")
         row = int(found[0])
         held = rows.held[row]
-        numbers, values = (
-            rows.label_indices[row][held].tolist(),
-            rows.probabilities[row][held].tolist(),
-        )
+        numbers = rows.label_indices[row][held].tolist()
+        values = rows.probabilities[row][held].tolist()
         truth = None if rows.all_targets is None else rows.all_targets[[row]]
         known = truth is not None and (truth.known is None or bool(truth.known[0]))
         present = set() if truth is None else set(truth.indices.tolist())
         lacked = sorted(present - set(numbers))
         limit = float(rule.accept_from)
-
-        def label(number: int, p: float) -> LabelOfRow:
-            inside = int(number in present) if known else None
-            return LabelOfRow(self.labels[number], p, inside, limit, p >= limit, False, p - limit)
-
-        labels = [label(n, p) for n, p in zip(numbers, values, strict=True)]
-        return Item(id, [*labels, *(label(n, 0.0) for n in lacked)], rule.words)
+        labels = [
+            LabelOfRow(
+                self.labels[number],
+                p,
+                int(number in present) if known else None,
+                limit,
+                chosen=p >= limit,
+                look=False,
+                distance=p - limit,
+            )
+            for number, p in zip([*numbers, *lacked], [*values, *[0.0] * len(lacked)], strict=True)
+        ]
+        return Item(id, labels, rule.words)
 
 
 class _OrderedRows(Sequence[LabelSummary]):
@@ -191,8 +160,4 @@ _ORDERS: dict[str, Callable[[TopLook], Array]] = {
     "label": lambda found: np.arange(len(found.names))[::-1],
     "known": lambda found: np.argsort(-found.held, kind="stable"),
     "rate": lambda found: np.argsort(-found.hits, kind="stable"),
-    "AP": lambda found: found.by_surprise(),
-    "gap": lambda found: found.by_surprise(),
-    "excess": lambda found: found.by_surprise(),
-    "flag": lambda found: found.by_surprise(),
 }
