@@ -285,26 +285,6 @@ def test_other_labels_are_named_and_nothing_is_compared(apps, tmp_path):
     assert ruled.status_code == 400
 
 
-@pytest.mark.parametrize("options", [{}, {"size": 20}, {"clutter": 0.1}], ids=str)
-def test_runs_on_digits_show_their_images(tmp_path, options):
-    data = cr.data.load("digits", n=200, seed=3, **options)
-    chosen = recipe(model="cnn", hidden=4, epochs=1, split_seed=3, calibrate="none")
-    run = fit(data, chosen, folder=tmp_path / "run")
-    run.predict(data.part("test")).write(tmp_path / "p.parquet")
-    app = create_app([tmp_path / "p.parquet"], run=tmp_path / "run", hosts=HOSTS)
-    client = TestClient(app)
-    row = int(np.flatnonzero(data.split == 1)[0])
-    found = client.get("/image", params={"id": data.ids[row]})
-    if "clutter" in options:  # scenes that cannot be made again as they were
-        assert found.status_code == 404
-        assert "/image?" not in client.get("/errors").text
-        return
-    picture = np.asarray(Image.open(io.BytesIO(found.content)))
-    np.testing.assert_array_equal(picture[::4, ::4], data.image(row).squeeze())
-    assert "<img" in client.get("/row", params={"id": data.ids[row]}).text
-    assert client.get("/image", params={"id": "../0"}).status_code == 404
-
-
 # In a browser -----------------------------------------------------------------------------------
 
 

@@ -11,7 +11,8 @@ from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Resp
 
 from credibly.app.charts import cost_chart, threshold_chart
 from credibly.app.server.responses import page, state_of
-from credibly.app.statistics.decisions import cost_curve, size_bars
+from credibly.app.statistics.decisions import cost_curve, outcome, size_bars, threshold_counts
+from credibly.app.statistics.overview import threshold_curve
 from credibly.app.store.address import (
     DecideQuery,
     EntryQuery,
@@ -103,12 +104,14 @@ def _decide(request: Request, asked: DecideQuery, problems: dict[str, str]) -> H
         asked = _filled(asked.model_copy(update={"by": "threshold"}), chosen)
         rule = store.rule(asked)
     cost, limit = rule.decision, float(rule.accept_from)
-    outcome, costs, chart = None, None, ""
+    decided, costs, chart = None, None, ""
     if isinstance(cost, Cost) and chosen.has_truth:
-        outcome = chosen.outcome(asked.label, cost.miss, cost.false_alarm, cost.review)
-        costs = cost_curve(chosen.threshold_counts(asked.label), cost.miss, cost.false_alarm)
-        chart = cost_chart(costs, cost.bounds, outcome.cost)
-    curve = chosen.curve(asked.label)
+        prices = (cost.miss, cost.false_alarm, cost.review)
+        decided = chosen.of_sample(outcome, asked.label, *prices)
+        counts = chosen.of_sample(threshold_counts, asked.label)
+        costs = cost_curve(counts, cost.miss, cost.false_alarm)
+        chart = cost_chart(costs, cost.bounds, decided.cost)
+    curve = chosen.of_sample(threshold_curve, asked.label)
     at = 0 if curve is None else curve.nearest(limit)
     budget = chosen.sets_of(asked.by or "", asked.average_size, limit)
     near = EntryQuery.model_validate({**asked.model_dump(exclude_none=True), "kind": "borderline"})
@@ -122,7 +125,7 @@ def _decide(request: Request, asked: DecideQuery, problems: dict[str, str]) -> H
         predictions=chosen,
         rule=rule,
         zones=cost.bounds if isinstance(cost, Cost) else None,
-        outcome=outcome,
+        outcome=decided,
         costs=costs,
         chart=chart,
         at=at,

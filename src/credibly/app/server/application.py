@@ -45,7 +45,7 @@ from credibly.app.server.uploads import Uploads
 from credibly.app.statistics.comparisons import names_of
 from credibly.app.store.address import problem_words
 from credibly.app.store.files import ServedPredictions
-from credibly.app.store.images import Thumbnails, embedded_images
+from credibly.app.store.images import Thumbnails
 from credibly.app.store.model import ServedModel
 from credibly.app.store.runs import Runs, RunState, is_folder_of_runs
 from credibly.app.store.store import Served, Store
@@ -81,7 +81,7 @@ class AppState:
 
     files: list[Served]
     open_file: Callable[[Path, str], Served]
-    image_folder: ImageFolder | None
+    images: ImageFolder | None
     model: ServedModel | None
     texts: Mapping[str, str]
     log: ReviewLog | None
@@ -90,13 +90,6 @@ class AppState:
     map: Pipeline | None
     workers: int
     thumbnails: Thumbnails = field(default_factory=Thumbnails)
-
-    @cached_property
-    def images(self) -> ImageFolder | None:
-        """Return the images of rows: those given, or those that the run's data come with."""
-        if self.image_folder is not None or self.model is None:
-            return self.image_folder
-        return embedded_images(self.model.run)
 
     @property
     def pages(self) -> list[tuple[str, str]]:
@@ -156,10 +149,8 @@ class AppState:
         await to_thread.run_sync(self._read, abandon_on_cancel=True)
 
     def _read(self) -> None:
-        with suppress(InputError, OSError):  # told to whoever asks
-            _ = self.images
         for file in self.files[:WARM]:
-            with suppress(InputError, OSError):
+            with suppress(InputError, OSError):  # told to whoever asks
                 file.search(wanted(file.labels[0]), 1)
         for file in self.files[:1]:
             file.begin()
@@ -208,7 +199,7 @@ def create_app(
             folder of runs, which is looked at again while the server runs. A CSV, Arrow or numpy
             file opens on the import page, and so does a server without files; with ``run`` alone,
             the predictions of the run.
-        images: folder of images named by row ids; those of a run on ``digits`` need none.
+        images: folder of images named by row ids.
         run: a trained run, which opens ``/api/predict``, ``/api/scores`` and ``/try``.
         texts: data that hold the texts of the rows, shown beside their ids.
         text: the columns of the texts, where their names do not tell.
@@ -279,7 +270,7 @@ def create_app(
         files=files,
         open_file=open_file,
         texts=shown,
-        image_folder=None if images is None else ImageFolder(images),
+        images=None if images is None else ImageFolder(images),
         model=model,
         log=None if annotate is None else ReviewLog(annotate),
         uploads=uploads,

@@ -11,7 +11,7 @@ import weakref
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 from urllib.parse import parse_qsl
 
 from anyio import to_thread
@@ -183,7 +183,7 @@ class Uploads:
     def __init__(self) -> None:
         self._uploads: dict[str, Upload] = {}
         self.turns = Turns(1, "file is being read")
-        self._lock = Lock()
+        self._lock = RLock()
         self._folder = TemporaryFolder()
 
     def add(self, file: UploadedFile, truth: UploadedFile | None) -> Upload:
@@ -193,7 +193,7 @@ class Uploads:
             self._uploads[token] = Upload(token, folder, _written(folder / "values", file))
             if truth is not None:
                 self._uploads[token].truth = _written(folder / "truth", truth)
-            self._tidy()
+            self.tidy()
             return self._uploads[token]
 
     def refer(self, path: Path) -> Upload:
@@ -220,7 +220,7 @@ class Uploads:
         with self._lock:
             upload.truth = _written(upload.folder / "truth", file)
             shutil.rmtree(upload.folder / "results", ignore_errors=True)
-            self._tidy()
+            self.tidy()
         return upload
 
     def find(self, token: str) -> Upload:
@@ -230,7 +230,7 @@ class Uploads:
             InputError: if it is gone.
         """
         with self._lock:
-            self._tidy()
+            self.tidy()
             upload = self._uploads.get(token)
             if upload is None:
                 minutes = KEPT_SECONDS / 60
@@ -244,36 +244,31 @@ class Uploads:
     def forget(self, token: str) -> None:
         """Delete a file and everything made of it."""
         with self._lock:
-            self._delete(token)
+            upload = self._uploads.pop(token, None)
+            if upload is not None:
+                shutil.rmtree(upload.folder, ignore_errors=True)
 
     def tidy(self) -> None:
-        """Delete what is too old or too much."""
+        """Delete what is too old or too much, the oldest first.
+
+        The newest stays while it is not too old: it is bounded by the size of a request.
+        """
         with self._lock:
-            self._tidy()
+            mine = [each for each in self._uploads.values() if not each.given]
+            mine.sort(key=lambda each: each.used)
+            sizes = [each.size for each in mine]
+            for place, each in enumerate(mine):
+                left = len(mine) - place
+                much = left > MOST_UPLOADS or sum(sizes[place:]) > MOST_BYTES
+                if each.used > time.monotonic() - KEPT_SECONDS and (left == 1 or not much):
+                    break
+                self.forget(each.token)
 
     def close(self) -> None:
         """Delete everything."""
         with self._lock:
             self._uploads.clear()
             self._folder.close()
-
-    def _tidy(self) -> None:
-        oldest = time.monotonic() - KEPT_SECONDS
-        for token in [t for t, e in self._uploads.items() if e.used < oldest and not e.given]:
-            self._delete(token)
-        mine = [each for each in self._uploads.values() if not each.given]
-        by_age = sorted(mine, key=lambda each: each.used)
-        sizes = {each.token: each.size for each in by_age}
-        for each in by_age[:-1]:  # the newest stays: it is bounded by the size of a request
-            if len(sizes) <= MOST_UPLOADS and sum(sizes.values()) <= MOST_BYTES:
-                break
-            self._delete(each.token)
-            del sizes[each.token]
-
-    def _delete(self, token: str) -> None:
-        upload = self._uploads.pop(token, None)
-        if upload is not None:
-            shutil.rmtree(upload.folder, ignore_errors=True)
 
 
 def _written(folder: Path, file: UploadedFile) -> Path:

@@ -43,24 +43,23 @@ def budget(
     sets = decision.predict(probabilities)
     sizes = sets.sum(1)
     mean = float(sizes.mean())
-    known = None if targets is None else Targets(targets)
+    right: dict[str, float | None] = dict.fromkeys(("coverage", "precision", "row_recall"))
+    if targets is not None:
+        truth, some = Targets(targets), (targets >= 0.5).any(1)
+        right["coverage"] = _finite(metrics.set_coverage(sets, truth))
+        right["precision"] = _finite(metrics.precision(sets, truth))
+        # Of the rows with labels, the share of a row's labels that are in its set, on average.
+        recall = metrics.recall(sets[some], Targets(targets[some]), "samples")
+        right["row_recall"] = _finite(recall)
     return SetSizes(
         average_size=decision.average_size if isinstance(decision, AverageSize) else mean,
         threshold=float(decision.selects_above.item()),
         mean_size=mean,
         rows=len(sizes),
-        coverage=None if known is None else _finite(metrics.set_coverage(sets, known)),
-        precision=None if known is None else _finite(metrics.precision(sets, known)),
-        row_recall=None if targets is None else _row_recall(sets, targets),
+        **right,
         histogram=np.bincount(sizes).tolist(),
         statement=decision.statement,
     )
-
-
-def _row_recall(sets: Array, targets: Array) -> float | None:
-    """Return the share of a row's labels that are in its set, on average over rows with labels."""
-    some = (targets >= 0.5).any(1)
-    return _finite(metrics.recall(sets[some], Targets(targets[some]), "samples"))
 
 
 def size_bars(counts: list[int], most: int = 16) -> list[tuple[str, int]]:
@@ -217,19 +216,25 @@ def _blocks(rows: int) -> Array:
     return np.random.default_rng(0).permutation(rows) % BLOCKS
 
 
-def outcome(probabilities: Array, targets: Array, cost: Cost) -> Outcome:
+def outcome(
+    probabilities: Array,
+    targets: Array,
+    miss: float,
+    false_alarm: float = 1.0,
+    review: float | None = None,
+) -> Outcome:
     """Return counts and cost of accept, review and reject on entries with known truth.
 
     Example:
         >>> p, y = np.array([[0.9, 0.3], [0.2, 0.6]]), np.array([[1, 0], [1, -1]])
-        >>> found = outcome(p, y, Cost(miss=5, review=0.5))
+        >>> found = outcome(p, y, miss=5, review=0.5)
         >>> found.hits, found.misses, found.looked, found.cost
         (1, 0, 2, 0.5)
     """
-    p, block = probabilities, _blocks(len(probabilities))
+    cost, p, block = Cost(miss, false_alarm, review), probabilities, _blocks(len(probabilities))
     present, absent = targets == 1, targets == 0
     accepted, looked = cost.predict(p), cost.to_review(p)
-    rejects, review = ~accepted & ~looked, cost.review or 0.0
+    rejects, price = ~accepted & ~looked, cost.review or 0.0
     entries = {
         "hits": accepted & present,
         "false_alarms": accepted & absent,
@@ -239,9 +244,9 @@ def outcome(probabilities: Array, targets: Array, cost: Cost) -> Outcome:
         "looked_absent": looked & absent,
     }
     paid = cost.false_alarm * entries["false_alarms"].sum(1) + cost.miss * entries["misses"].sum(1)
-    paid += review * (looked & (present | absent)).sum(1)
+    paid += price * (looked & (present | absent)).sum(1)
     risk = np.where(accepted, (1 - p) * cost.false_alarm, p * cost.miss)
-    risk = np.where(looked, review, risk)
+    risk = np.where(looked, price, risk)
     expected = float((risk * (present | absent)).sum(dtype=np.float64))
     by_block = np.bincount(block, weights=paid, minlength=BLOCKS)
     mean, half = _mean(by_block, np.bincount(block, minlength=BLOCKS))

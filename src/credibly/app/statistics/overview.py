@@ -82,7 +82,7 @@ def verdict(predictions: Predictions, atlas: list[LabelSummary]) -> Verdict:
     precision = np.array([row.average_precision for row in atlas])
     if predictions.scores is not None:
         precision = to_numpy(metrics.average_precision(predictions.scores, truth))
-    off = sorted((row for row in atlas if row.flag), key=_distance, reverse=True)
+    off = _flagged(atlas)
     sentences = (
         _at_a_level(p, y),
         overall,
@@ -230,9 +230,10 @@ class NextStep:
     command: str
 
 
-def _distance(row: LabelSummary) -> float:
-    """Return by how many rows a label is expected too often or too rarely."""
-    return abs((row.present or 0) - row.expected)
+def _flagged(rows: list[LabelSummary]) -> list[LabelSummary]:
+    """Return labels that are clearly off, first those that are by the most rows."""
+    off = [row for row in rows if row.flag]
+    return sorted(off, key=lambda row: -abs((row.present or 0) - row.expected))
 
 
 def labels_to_fix(rows: list[LabelSummary]) -> list[LabelToFix]:
@@ -241,27 +242,25 @@ def labels_to_fix(rows: list[LabelSummary]) -> list[LabelToFix]:
     A label counts as badly ranked if its average precision is less than half of the way from its
     rate to 1, and at least ten rows carry it.
     """
-    off = sorted((row for row in rows if row.flag), key=_distance, reverse=True)
-    found = [LabelToFix(row.label, _bias_words(row)) for row in off[:TO_FIX]]
-    named = {each.label for each in found}
-    weak = [row for row in rows if row.label not in named and _gain(row) < 0.5]
-    weak.sort(key=_gain)
-    found += [LabelToFix(row.label, _rank_words(row)) for row in weak]
+    off = _flagged(rows)[:TO_FIX]
+    found = [
+        LabelToFix(
+            row.label,
+            f"probabilities {row.flag}: {row.expected:,.0f} expected, {row.present or 0:,.0f} "
+            f"present among {row.rows:,} known rows",
+        )
+        for row in off
+    ]
+    found += [
+        LabelToFix(
+            row.label,
+            f"badly ranked: average precision is {100 * row.average_precision:.0f} %; a random "
+            f"order gets {100 * row.present_share:.0f} %",
+        )
+        for row in sorted(rows, key=_gain)
+        if row not in off and _gain(row) < 0.5
+    ]
     return found[:TO_FIX]
-
-
-def _bias_words(row: LabelSummary) -> str:
-    return (
-        f"probabilities {row.flag}: {row.expected:,.0f} expected, {row.present or 0:,.0f} present "
-        f"among {row.rows:,} known rows"
-    )
-
-
-def _rank_words(row: LabelSummary) -> str:
-    return (
-        f"badly ranked: average precision is {100 * row.average_precision:.0f} %; a random order "
-        f"gets {100 * row.present_share:.0f} %"
-    )
 
 
 def _gain(row: LabelSummary) -> float:

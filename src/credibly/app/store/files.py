@@ -8,17 +8,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from credibly.app.server.background import Busy, NotReady, Pending, remembered
 from credibly.app.statistics.decisions import (
-    Outcome,
     SetSizes,
-    ThresholdCounts,
     budget,
-    outcome,
-    threshold_counts,
 )
 from credibly.app.statistics.labels import (
     Confusion,
@@ -37,7 +34,7 @@ from credibly.app.store.rows import (
     usual_distance,
 )
 from credibly.checks import InputError, nearest
-from credibly.decide import AverageSize, Cost, Recall, Threshold
+from credibly.decide import AverageSize, Recall, Threshold
 from credibly.metrics.calibration import ReliabilityDiagram
 from credibly.notebook import counted
 from credibly.pipeline import Pipeline
@@ -421,10 +418,10 @@ class ServedPredictions(ServedFile):
         return Recall(level, ("probability", 0.1)).fit(p, Targets(y))
 
     @remembered
-    def curve(self, label: str) -> ThresholdCurve | None:
-        """Return what one threshold finds and how often it is right, for one label or all."""
+    def of_sample(self, work: Callable[..., Any], label: str = "", *arguments: float | None) -> Any:
+        """Return what ``work`` says of the sample, of one label or all; None without truth."""
         p, y = self.known(label)
-        return None if y is None else threshold_curve(p, y)
+        return None if y is None else work(p, y, *arguments)
 
     @remembered
     def confusions(self, label: str, limit: float) -> dict[str, list[Confusion]]:
@@ -453,20 +450,6 @@ class ServedPredictions(ServedFile):
     def usual_uncertainty(self) -> float:
         """Return how unsure the model is at most, of 99 in 100 rows."""
         return float(np.quantile(uncertainty(self.sample.probabilities), 0.99))
-
-    @remembered
-    def threshold_counts(self, label: str) -> ThresholdCounts:
-        """Return entries with known truth by probability, of one label or all, on the sample."""
-        p, y = self.known(label)
-        assert y is not None, "only files with truth are counted"
-        return threshold_counts(p, y)
-
-    @remembered
-    def outcome(self, label: str, miss: float, false_alarm: float, review: float | None) -> Outcome:
-        """Return what decisions by cost come to on the sample, for one label or all."""
-        p, y = self.known(label)
-        assert y is not None, "only files with truth are counted"
-        return outcome(p, y, Cost(miss, false_alarm, review))
 
     def sets_of(self, by: str, size: float | None, threshold: float | None) -> SetSizes | None:
         """Return the sizes of sets by an average size or by a threshold; None for costs."""
