@@ -135,9 +135,9 @@ def sigmoid(log_odds: Array) -> Array:
     return np.where(log_odds >= 0, 1.0, small) / (1 + small)
 
 
-def log_sigmoid(values: Array) -> Array:
+def log_sigmoid(values: Any, xp: Any = np) -> Any:
     """Return log(1 / (1 + exp(−values)))."""
-    return np.minimum(values, 0) - np.log1p(np.exp(-np.abs(values)))
+    return xp.clip(values, None, 0) - xp.log1p(xp.exp(-xp.abs(values)))
 
 
 def link_log_odds(state: SavedState, scores: Array) -> Array:
@@ -185,21 +185,20 @@ def _log_slope(log_base: Array, log_rest: Array, gamma: float) -> Array:
     return gamma * log_base - log_rest + np.log1p(gamma * np.exp(log_rest) * quotient)
 
 
-def softmax_log_odds(scores: Array) -> Array:
+def softmax_log_odds(scores: Any, xp: Any = np) -> Any:
     """Return the log-odds of the softmax of scores; +inf for a single label."""
-    with np.errstate(divide="ignore"):
-        top = scores.argmax(axis=-1)[..., None]
-        others = scores.copy()
-        np.put_along_axis(others, top, -np.inf, axis=-1)
-        highest = np.take_along_axis(scores, top, axis=-1)
-        second = others.max(axis=-1, keepdims=True)
-        second = np.where(np.isfinite(second), second, 0.0)
-        rest = second + np.log(np.exp(others - second).sum(axis=-1, keepdims=True))
-        total = np.logaddexp(highest, rest)
-        # Every share except the largest is at most ½, so 1 − share loses no digits.
-        odds = scores - total - np.log1p(-np.exp(np.minimum(others - total, 0)))
-        np.put_along_axis(odds, top, highest - rest, axis=-1)
-    return odds
+    number = xp.cumsum(xp.ones_like(scores), -1) - 1
+    is_top = number == scores.argmax(-1)[..., None]
+    others = xp.where(is_top, -math.inf, scores)
+    highest, second = xp.amax(scores, -1)[..., None], xp.amax(others, -1)[..., None]
+    second = xp.where(second > -math.inf, second, 0.0)
+    mass = xp.exp(others - second).sum(-1)[..., None]
+    some = mass > 0
+    rest = xp.where(some, second + xp.log(xp.where(some, mass, 1.0)), -math.inf)
+    total = xp.maximum(highest, rest) + xp.log1p(xp.exp(-xp.abs(highest - rest)))
+    # Every share except the largest is at most ½, so 1 − share loses no digits.
+    odds = scores - total - xp.log1p(-xp.exp(others - total))
+    return xp.where(is_top, highest - rest, odds)
 
 
 def _quasibinary(v, log_normalizer, **_):
@@ -261,65 +260,78 @@ LOWEST = -700.0
 """Log-probability that stands for 0: its exponential is the smallest that float64 tells from 0."""
 
 
-def calibrated(state: SavedState, log_odds: Array) -> Array:
-    """Return float64 log-odds mapped by the calibrator with this state."""
+def calibrated(state: SavedState, log_odds: Any, xp: Any = np) -> Any:
+    """Return float64 log-odds mapped by the calibrator with this state.
+
+    ``xp`` is the library of the log-odds: numpy, or torch for tensors and a state of tensors.
+    """
     per_label, columns = state.get("slopes", state.get("biases")), log_odds.shape[-1]
     if per_label is not None and len(per_label) != columns:
         fitted = f"{len(per_label)} columns, the labels this calibrator was fitted on"
         raise InputError(f"`log_odds` must have {fitted}; got {columns}.")
-    return _known(_CALIBRATORS, "calibrator", state)(log_odds, **state)
+    return _known(_CALIBRATORS, "calibrator", state)(xp, log_odds, **state)
 
 
-def soft_clip(log_odds: Array, floor: float, ceiling: float) -> Array:
+def log_ends(log_odds: Any, xp: Any = np) -> Any:
+    """Return log p and −log(1 − p)."""
+    return xp.stack([log_sigmoid(log_odds, xp), -log_sigmoid(-log_odds, xp)])
+
+
+def log_shares(log_odds: Any, rest: bool, xp: Any = np) -> Any:
+    """Return log-probabilities; ``rest`` adds a last column for the remaining probability."""
+    shares = xp.clip(log_sigmoid(log_odds, xp), LOWEST, None)
+    if not rest:
+        return shares
+    left = xp.clip(1 - xp.exp(shares).sum(-1)[..., None], math.exp(LOWEST), None)
+    return xp.concatenate([shares, xp.log(left)], axis=-1)
+
+
+def _soft_clip(xp: Any, log_odds: Any, floor: Any, ceiling: Any) -> Any:
     """Map values below ``floor`` into (floor − 1, floor), and values above ``ceiling`` likewise.
 
     The map keeps the order, is smooth, and maps ±inf to floor − 1 and ceiling + 1.
     """
-    below = np.maximum(floor - log_odds, 0.0)
-    above = np.maximum(log_odds - ceiling, 0.0)
-    return np.clip(log_odds, floor, ceiling) + 1 / (1 + below) - 1 / (1 + above)
+    below, above = xp.clip(floor - log_odds, 0, None), xp.clip(log_odds - ceiling, 0, None)
+    return xp.clip(log_odds, floor, ceiling) + 1 / (1 + below) - 1 / (1 + above)
 
 
-def log_ends(log_odds: Array) -> Array:
-    """Return log p and −log(1 − p)."""
-    return np.stack([-np.logaddexp(0, -log_odds), np.logaddexp(0, log_odds)])
+def _affine(xp, g, slope, floor, ceiling, intercept=0.0, **_):
+    return _soft_clip(xp, slope * g + intercept, floor, ceiling)
 
 
-def log_shares(log_odds: Array, rest: bool) -> Array:
-    """Return log-probabilities; ``rest`` adds a last column for the remaining probability."""
-    shares = np.maximum(-np.logaddexp(0, -log_odds), LOWEST)
-    if not rest:
-        return shares
-    left = np.maximum(1 - np.exp(shares).sum(axis=-1, keepdims=True), np.exp(LOWEST))
-    return np.concatenate([shares, np.log(left)], axis=-1)
+def _beta(xp, g, slope_low, slope_high, intercept, floor, ceiling, **_):
+    low, high = log_ends(g, xp)
+    return _soft_clip(xp, slope_low * low + slope_high * high + intercept, floor, ceiling)
 
 
-def _affine(g, slope, floor, ceiling, intercept=0.0, **_):
-    return soft_clip(slope * g + intercept, floor, ceiling)
+def _per_label(xp, g, slopes, intercepts, floor, ceiling, **_):
+    return _soft_clip(xp, xp.asarray(slopes) * g + xp.asarray(intercepts), floor, ceiling)
 
 
-def _beta(g, slope_low, slope_high, intercept, floor, ceiling, **_):
-    low, high = log_ends(g)
-    return soft_clip(slope_low * low + slope_high * high + intercept, floor, ceiling)
+def _isotonic(xp, g, points, rates, **_):
+    points, rates = xp.asarray(points), xp.asarray(rates)
+    if len(points) == 1:
+        points, rates = xp.concatenate([points, points]), xp.concatenate([rates, rates])
+    g = xp.clip(g, points[0], points[-1])
+    # torch.searchsorted cannot be exported to ONNX.
+    found = points.searchsorted(g, "right") if xp is np else (g[..., None] >= points).sum(-1)
+    right = xp.clip(found, 1, len(points) - 1)
+    start, stop = points[right - 1], points[right]
+    # Two points may coincide and form a jump; the value at a jump is the right one.
+    apart = stop > start
+    share = xp.where(apart, (g - start) / xp.where(apart, stop - start, 1.0), 1.0)
+    rate = rates[right - 1] + share * (rates[right] - rates[right - 1])
+    return xp.log(rate) - xp.log1p(-rate)
 
 
-def _per_label(g, slopes, intercepts, floor, ceiling, **_):
-    return soft_clip(np.asarray(slopes) * g + np.asarray(intercepts), floor, ceiling)
-
-
-def _isotonic(g, points, rates, **_):
-    found = np.interp(g, points, rates)
-    return np.log(found) - np.log1p(-found)
-
-
-def _softmax_scaling(g, slope, rest, biases=0.0, **_):
-    scores = slope * log_shares(g, bool(rest))
-    scores[..., : g.shape[-1]] += biases
-    return softmax_log_odds(scores)[..., : g.shape[-1]]
+def _softmax_scaling(xp, g, slope, rest, biases=0.0, **_):
+    scores, labels = slope * log_shares(g, bool(rest), xp), g.shape[-1]
+    scores = xp.concatenate([scores[..., :labels] + biases, scores[..., labels:]], axis=-1)
+    return softmax_log_odds(scores, xp)[..., :labels]
 
 
 _CALIBRATORS: dict[str, Mapped] = {
-    "none": lambda g, **_: g,
+    "none": lambda _xp, g, **_: g,
     "temperature": _affine,
     "affine": _affine,
     "beta": _beta,

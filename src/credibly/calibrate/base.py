@@ -115,8 +115,8 @@ class Calibrator(ABC):
     """An increasing map of log-odds, fitted by log loss on rows the model was not trained on.
 
     A subclass defines ``_fit``, which sets its parameters from :class:`Entries`, and
-    ``_parameters``, the attributes of its state. The map itself is in `credibly.runtime` for numpy
-    and in ``torch_modules`` for torch, found by its ``name``.
+    ``_parameters``, the attributes of its state. The map itself is in `credibly.runtime`,
+    for numpy and torch, under its ``name``.
 
     Example:
         >>> import credibly as cr
@@ -229,9 +229,23 @@ class Calibrator(ABC):
         Its parameters are float64 buffers, so it moves to any device and exports to ONNX.
         """
         self._require_fitted()
-        from credibly.calibrate.torch_modules import CalibratorModule
+        import torch
+        from torch import Tensor, nn
 
-        return CalibratorModule(self._numbers())
+        state = self._numbers()
+
+        class CalibratorModule(nn.Module):
+            """The map of a calibrator, with the numbers of its state as float64 buffers."""
+
+            def __init__(self) -> None:
+                super().__init__()
+                for name in state.keys() - {"calibrator", "rest"}:
+                    self.register_buffer(name, torch.as_tensor(state[name], dtype=torch.float64))
+
+            def forward(self, log_odds: Tensor) -> Tensor:
+                return calibrated({**state, **dict(self.named_buffers())}, log_odds, torch)
+
+        return CalibratorModule()
 
     @abstractmethod
     def _fit(self, entries: Entries) -> None:
