@@ -9,8 +9,6 @@ from sklearn.linear_model import LogisticRegression
 
 from credibly import InputError
 from credibly.calibrate import Affine, Beta, Isotonic, PerLabel, Temperature
-from credibly.calibrate.base import Entries
-from credibly.calibrate.calibrators import sums
 
 
 def sigmoid(log_odds):
@@ -81,22 +79,6 @@ def test_isotonic_never_says_never():
     found = Isotonic().fit(log_odds, log_odds >= 4)
     rates = sigmoid(found.transform(log_odds)).ravel()
     assert_allclose(rates, [0.5 / 5] * 4 + [1 - 0.5 / 7] * 6)
-
-
-def test_derivatives_equal_finite_differences_on_both_sides_of_the_limits():
-    noise = np.random.default_rng(5)
-    entries = Entries(noise.normal(0, 4, (40, 3)), noise.random((40, 3)), noise.random((40, 1)))
-
-    def features(g):
-        return np.stack([-np.logaddexp(0, -g), np.logaddexp(0, g)])
-
-    theta = np.array([[0.1, -0.2, 0.3, -1.5, 2.0], [0.3, 0, -1, -3, 1], [-1, 1, 0, -2, 2.5]])
-    _, gradient, _ = sums(entries, features, theta)
-    for i in range(5):
-        step = np.zeros(5)
-        step[i] = 1e-6
-        up, down = (sums(entries, features, theta + sign * step)[0] for sign in (1, -1))
-        assert_allclose(gradient[:, i], (up - down) / 2e-6, rtol=1e-5, atol=1e-6)
 
 
 def test_the_floor_is_the_rate_of_what_was_called_impossible():

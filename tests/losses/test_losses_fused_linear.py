@@ -10,7 +10,6 @@ from scipy import sparse
 
 from credibly import losses as cl
 from credibly.checks import InputError
-from credibly.losses.linear import chunks as chunking
 from credibly.targets import SparseTargets
 
 LOSSES = [
@@ -46,10 +45,9 @@ ROWS, LABELS, WIDTH = 6, 23, 4
 pytestmark = pytest.mark.filterwarnings("ignore:Sparse")  # CSR tensors of torch are in beta
 
 
-@pytest.fixture(autouse=True)
-def _small_chunks(monkeypatch):
-    monkeypatch.setattr(chunking, "ENTRIES", 30)
-    monkeypatch.setattr(chunking, "SMALLEST", 5)
+def by_chunks(loss, hidden, weight, bias, targets):
+    """Call ``fused_linear`` with so few labels at a time that there are several chunks."""
+    return cl.fused_linear(loss, hidden, weight, bias, targets, chunk=5)
 
 
 def layer(dtype=torch.float64):
@@ -107,7 +105,7 @@ def test_value_and_gradients_are_those_of_scores_and_loss(loss, kind, form):
     fresh(loss)
     given = as_given(targets, form)
     for _ in range(2):
-        one = value_and_gradients(lambda h, w, b: cl.fused_linear(loss, h, w, b, given), parts)
+        one = value_and_gradients(lambda h, w, b: by_chunks(loss, h, w, b, given), parts)
     for name, tensor in loss.state_dict().items():
         torch.testing.assert_close(tensor, state[name])
     fresh(loss)
@@ -123,7 +121,7 @@ def test_float32_has_the_digits_of_float32(loss, form):
     fresh(loss)
     given = as_given(targets.float(), form)
     fused = value_and_gradients(
-        lambda h, w, b: cl.fused_linear(loss, h, w, b, given), layer(torch.float32)
+        lambda h, w, b: by_chunks(loss, h, w, b, given), layer(torch.float32)
     )
     fresh(loss)
     for one, two in zip(fused, exact, strict=True):
@@ -140,7 +138,7 @@ def test_kernels_of_sums_agree_with_torch_at_any_range(loss, kind, scale):
     for path in PATHS.values():
         with path():
             found.append(
-                value_and_gradients(lambda h, w, b: cl.fused_linear(loss, h, w, b, given), parts)
+                value_and_gradients(lambda h, w, b: by_chunks(loss, h, w, b, given), parts)
             )
         fresh(loss)
     for kernel, plain in zip(*found, strict=True):
@@ -151,7 +149,7 @@ def test_kernels_of_sums_agree_with_torch_at_any_range(loss, kind, scale):
 @each_loss
 def test_a_second_backward_gives_the_same_gradient(loss):
     hidden, weight, bias = (part.requires_grad_() for part in layer())
-    value = cl.fused_linear(loss, hidden, weight, bias, dense_targets("soft"))
+    value = by_chunks(loss, hidden, weight, bias, dense_targets("soft"))
     kept = {name: tensor.clone() for name, tensor in loss.state_dict().items()}
     value.backward(retain_graph=True)
     first = weight.grad.clone()
@@ -165,30 +163,30 @@ def test_a_second_backward_gives_the_same_gradient(loss):
 def test_frozen_parts_and_a_missing_bias_need_no_gradient():
     hidden, weight, _ = layer()
     weight.requires_grad_()
-    cl.fused_linear(cl.SPA(), hidden, weight, None, dense_targets("hard")).backward()
+    by_chunks(cl.SPA(), hidden, weight, None, dense_targets("hard")).backward()
     expected = weight.detach().clone().requires_grad_()
     cl.SPA()(hidden @ expected.T, dense_targets("hard")).backward()
     torch.testing.assert_close(weight.grad, expected.grad)
     assert hidden.grad is None
     with torch.no_grad():
-        value = cl.fused_linear(cl.SPA(), hidden, weight, None, dense_targets("hard"))
+        value = by_chunks(cl.SPA(), hidden, weight, None, dense_targets("hard"))
     assert not value.requires_grad
 
 
 def test_class_indices_and_lists_of_labels_are_targets():
     hidden, weight, bias = layer()
     classes = torch.tensor([3, 22, -1, 0, 7, 7])
-    value = cl.fused_linear(cl.Softmax(), hidden, weight, bias, classes)
+    value = by_chunks(cl.Softmax(), hidden, weight, bias, classes)
     torch.testing.assert_close(value, cl.Softmax()(hidden @ weight.T + bias, classes))
     lists = [[3], [22], [], [0], [7], [7]]
-    value = cl.fused_linear(cl.Softmax(), hidden, weight, bias, lists)
+    value = by_chunks(cl.Softmax(), hidden, weight, bias, lists)
     torch.testing.assert_close(value, cl.Softmax()(hidden @ weight.T + bias, classes))
 
 
 def test_half_precision_gives_half_precision_gradients():
     parts = layer(torch.float16)
     result = value_and_gradients(
-        lambda h, w, b: cl.fused_linear(cl.SPA(), h, w, b, dense_targets("hard")), parts
+        lambda h, w, b: by_chunks(cl.SPA(), h, w, b, dense_targets("hard")), parts
     )
     exact = value_and_gradients(
         lambda h, w, b: cl.SPA()(h @ w.T + b, dense_targets("hard")), layer()
@@ -198,8 +196,7 @@ def test_half_precision_gives_half_precision_gradients():
         torch.testing.assert_close(one.double(), two, rtol=0.05, atol=5e-3)
 
 
-def test_scores_are_never_stored(monkeypatch):
-    monkeypatch.setattr(chunking, "ENTRIES", 1 << 14)
+def test_scores_are_never_stored():
     seen = []
     labels = 20_000
     hidden, weight = torch.randn(8, 3), torch.zeros(labels, 3, requires_grad=True)
@@ -212,7 +209,9 @@ def test_scores_are_never_stored(monkeypatch):
             return result
 
     with Watch():
-        cl.fused_linear(cl.SPA(), hidden, weight, None, [[i] for i in range(8)]).backward()
+        cl.fused_linear(
+            cl.SPA(), hidden, weight, None, [[i] for i in range(8)], chunk=2048
+        ).backward()
     assert max(seen) < 8 * labels / 2
 
 
@@ -224,7 +223,7 @@ ALL_AT_ONCE = [cl.LabelPairs(cl.SPA()), cl.AssumeNegative(), cl.Warp(), cl.SPA(r
 def test_losses_that_need_all_labels_at_once_get_them(loss, form):
     targets, parts = dense_targets("unknown"), layer()
     given = as_given(targets, form)
-    one = value_and_gradients(lambda h, w, b: cl.fused_linear(loss, h, w, b, given).sum(), parts)
+    one = value_and_gradients(lambda h, w, b: by_chunks(loss, h, w, b, given).sum(), parts)
     two = value_and_gradients(lambda h, w, b: loss(h @ w.T + b, targets).sum(), parts)
     for found, expected in zip(one, two, strict=True):
         torch.testing.assert_close(found, expected)
@@ -232,19 +231,19 @@ def test_losses_that_need_all_labels_at_once_get_them(loss, form):
 
 BAD = {
     "a label out of range": (
-        lambda h, w, b: cl.fused_linear(cl.SPA(), h, w, b, [[0], [99], [], [], [], []]),
+        lambda h, w, b: by_chunks(cl.SPA(), h, w, b, [[0], [99], [], [], [], []]),
         r"label numbers must lie in \[0, 22\]; got 99 in row 1",
     ),
     "too few rows": (
-        lambda h, w, b: cl.fused_linear(cl.SPA(), h, w, b, [[0]]),
+        lambda h, w, b: by_chunks(cl.SPA(), h, w, b, [[0]]),
         "must have 6 rows and 23 labels",
     ),
     "a label twice": (
-        lambda h, w, b: cl.fused_linear(cl.SPA(), h, w, b, [[1, 1], [], [], [], [], []]),
+        lambda h, w, b: by_chunks(cl.SPA(), h, w, b, [[1, 1], [], [], [], [], []]),
         "label 1 appears twice in row 0",
     ),
     "widths that differ": (
-        lambda h, w, b: cl.fused_linear(cl.SPA(), h[:, :2], w, b, dense_targets("hard")),
+        lambda h, w, b: by_chunks(cl.SPA(), h[:, :2], w, b, dense_targets("hard")),
         r"`hidden` must be \(rows, features\)",
     ),
 }

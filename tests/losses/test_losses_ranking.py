@@ -16,7 +16,6 @@ from credibly.losses import (
     RobustMultiLabel,
     Warp,
 )
-from credibly.losses.warp import rank_weights
 
 
 def batch(size=1.5, rows=7, labels=6):
@@ -116,10 +115,13 @@ def test_an_outlier_is_charged_by_warp_and_not_by_the_robust_loss():
 
 def test_weights_are_harmonic_numbers():
     """Not 1/k + 1, a precedence slip in public code."""
-    assert rank_weights(torch.tensor([[0, 1], [4, 30]]), 30).tolist() == [
-        [0, 1],
-        [pytest.approx(25 / 12), pytest.approx(harmonic(30))],
-    ]
+    for rank in (1, 4, 30):
+        targets = torch.zeros(1, 31).double()
+        targets[0, 0] = 1
+        scores = torch.full((1, 31), -9.0).double()
+        scores[0, : rank + 1] = 0  # as high as the positive: each hinge is 1
+        found = Warp()(scores, targets).item()
+        assert found == pytest.approx(harmonic(rank) * rank / 31)
 
 
 @pytest.mark.parametrize("loss", [Warp(), RobustMultiLabel()], ids=str)

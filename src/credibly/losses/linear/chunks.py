@@ -22,14 +22,8 @@ if TYPE_CHECKING:
     from credibly.losses.base import Loss
     from credibly.losses.families import BinaryLoss
 
-ENTRIES = 1 << 19
-"""Entries of a chunk: 2 MB of float32 scores; with targets and gradient they stay in cache."""
-
 KEPT = 1 << 25
 """Entries whose scores are kept between two passes: 128 MB in float32."""
-
-SMALLEST = 256
-"""Fewest labels of a chunk: below, the matrix products would be too thin."""
 
 TargetChunks: TypeAlias = "DenseChunks | SparseChunks"
 BatchTargets: TypeAlias = Tensor | SparseTargets | Sequence[Sequence[int]]
@@ -63,6 +57,7 @@ class ScoreChunks:
         bias: (labels,) or None.
         targets: of the batch.
         needs_grad: of hidden, weight and bias.
+        chunk: number of labels of a chunk, see ``fused_linear``.
     """
 
     def __init__(
@@ -71,13 +66,16 @@ class ScoreChunks:
         weight: Tensor,
         bias: Tensor | None,
         targets: TargetChunks,
-        needs_grad: tuple[bool, bool, bool] = (False, False, False),
+        needs_grad: tuple[bool, bool, bool],
+        chunk: int | None,
     ) -> None:
         self.dtype = torch.promote_types(hidden.dtype, weight.dtype)
         self.hidden, self.weight, self.bias = hidden.to(self.dtype), weight, bias
         self.targets, self.needs_grad = targets, needs_grad
         self.num_rows, self.num_labels = len(hidden), len(weight)
-        size = min(max(ENTRIES // max(self.num_rows, 1), SMALLEST), max(self.num_labels, 1))
+        # 2 MB of float32 scores stay in cache, with targets and gradient. With fewer than 256
+        # labels, the matrix products would be too thin.
+        size = chunk or max((1 << 19) // max(self.num_rows, 1), 256)
         self.edges = [*range(0, self.num_labels, size), self.num_labels]
         self.targets.prepare(self.edges, working_precision(hidden.new_empty(0, dtype=self.dtype)))
         self.hidden_gradient = torch.zeros_like(self.hidden) if needs_grad[0] else None
@@ -266,7 +264,13 @@ class LinearForm(ABC):
 
 
 def fused_linear(
-    loss: Loss, hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: BatchTargets
+    loss: Loss,
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    targets: BatchTargets,
+    *,
+    chunk: int | None = None,
 ) -> Tensor:
     """Return ``loss(hidden @ weight.T + bias, targets)`` without storing the scores.
 
@@ -289,6 +293,8 @@ def fused_linear(
         targets: (rows, labels) as for any loss, class indices of shape (rows,), or sparse:
             a ``credibly.targets.SparseTargets``, a torch sparse CSR tensor, or one list of
             label numbers per row.
+        chunk: number of labels whose scores are computed at a time; by default as many as
+            give 2 MB of scores, but at least 256.
 
     Returns:
         A scalar, or one value per entry or row with ``reduction="none"``. The gradient over
@@ -312,7 +318,8 @@ def fused_linear(
     if form is None or loss.reduction == "none":
         scores = torch.nn.functional.linear(hidden, weight, bias)
         return loss(scores, whole_targets(targets, scores))
-    return _FusedLinear.apply(hidden, weight, bias, targets, form)  # pyright: ignore[reportReturnType]
+    checks.at_least("chunk", 1 if chunk is None else chunk, 1)
+    return _FusedLinear.apply(hidden, weight, bias, targets, form, chunk)  # pyright: ignore[reportReturnType]
 
 
 def _check(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> None:
@@ -336,8 +343,9 @@ class _FusedLinear(torch.autograd.Function):
         bias: Tensor | None,
         targets: BatchTargets,
         form: LinearForm,
+        chunk: int | None,
     ) -> Tensor:
-        ctx.targets, ctx.form = targets, form
+        ctx.targets, ctx.form, ctx.chunk = targets, form, chunk
         ctx.save_for_backward(hidden, weight, bias)
         value, ctx.gradients = _run(ctx, (hidden, weight, bias), update_state=True)
         return value.to(torch.promote_types(hidden.dtype, weight.dtype))
@@ -350,14 +358,14 @@ class _FusedLinear(torch.autograd.Function):
             gradients = _run(ctx, ctx.saved_tensors, update_state=False)[1]
         if not (outer.is_cpu and outer.item() == 1.0):
             gradients = [None if each is None else each.mul_(outer) for each in gradients]
-        return (*gradients, None, None)
+        return (*gradients, None, None, None)
 
 
 def _run(ctx: Any, layer: Any, update_state: bool) -> tuple[Tensor, list[Tensor | None]]:
     hidden, weight, bias = layer
     needed: Any = tuple(ctx.needs_input_grad[:3])
     targets = target_chunks(ctx.targets, len(hidden), len(weight))
-    chunks = ScoreChunks(hidden.detach(), weight.detach(), bias, targets, needed)
+    chunks = ScoreChunks(hidden.detach(), weight.detach(), bias, targets, needed, ctx.chunk)
     value = ctx.form.run(chunks, any(needed), update_state)
     back = chunks.hidden_gradient
     back = None if back is None else back.to(hidden.dtype)

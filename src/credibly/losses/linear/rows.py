@@ -159,14 +159,6 @@ def row_gradient_at(pointers, shape, zero, scales, spared, linear):
 # Losses -----------------------------------------------------------------------------------------
 
 
-def _row_log_sums(exponents: Tensor, before: Tensor) -> Tensor:
-    """Return log(exp(before) + Σ exp(exponents)) per row in float64; −inf if the sum is empty."""
-    top = exponents.amax(1, keepdim=True) if exponents.shape[1] else before.to(exponents)[:, None]
-    top = torch.where(torch.isneginf(top), 0.0, top)
-    total = (exponents - top).exp_().sum(1, dtype=torch.float64)
-    return torch.logaddexp(before, total.log() + top[:, 0].double())
-
-
 def _has_kernel(chunk: Chunk) -> bool:
     return chunk.all_known and takes_loops(chunk.scores)
 
@@ -189,15 +181,9 @@ class _RowSums:
         """Add a chunk to the columns log Σ exp, log Σ y exp, Σ y x and Σ y of ``sums``."""
         scores = chunk.scores
         if not _has_kernel(chunk):
-            first, second = self._exponents(chunk)
-            sums[:, 0] = _row_log_sums(first, sums[:, 0])
-            if self.spared:
-                sums[:, 1] = _row_log_sums(second, sums[:, 1])
-                return
-            known = chunk.known()
-            present = torch.where(known, chunk.targets, 0.0)
-            sums[:, 2] += (present * torch.where(known, scores, 0.0)).sum(1, dtype=torch.float64)
-            sums[:, 3] += present.sum(1, dtype=torch.float64)
+            own = self._in_torch(chunk, scores)
+            sums[:, :2] = torch.logaddexp(sums[:, :2], own[:, :2])
+            sums[:, 2:] += own[:, 2:]
             return
         top = scores.amax(1) if scores.shape[1] else scores.new_zeros(len(scores))
         top = torch.where(torch.isneginf(top), 0.0, top)
@@ -215,7 +201,17 @@ class _RowSums:
         """
         scores = chunk.scores
         if not _has_kernel(chunk):
-            return self._torch_gradient(chunk, log_sums, slopes)
+            with torch.enable_grad():
+                inner = scores.detach().requires_grad_()
+                own = self._in_torch(chunk, inner)
+            # The slopes are those of T · log Σ exp(x / T).
+            push = torch.zeros_like(own)
+            push[:, 0] = slopes[0] / self.scales[0] * (own[:, 0] - log_sums[0]).exp()
+            if self.spared:
+                push[:, 1] = slopes[1] / self.scales[1] * (own[:, 1] - log_sums[1]).exp()
+            else:
+                push[:, 2] = slopes[1]
+            return torch.autograd.grad(own, inner, push)[0]
         columns = log_sums[0], slopes[0], log_sums[1], slopes[1]
         numbers = torch.stack(columns, 1).contiguous()
         gradient = torch.empty_like(scores)
@@ -226,30 +222,19 @@ class _RowSums:
         row_gradient_at(pointers, tuple(scores.shape), zero, self.scales, spared, linear)
         return gradient
 
-    def _exponents(self, chunk: Chunk) -> tuple[Tensor, Tensor]:
-        """Return the exponents of both sums; −inf if a label is excluded."""
-        known, share, scores = chunk.known(), chunk.targets, chunk.scores
-        if not self.spared:
-            return torch.where(known, scores, -torch.inf), scores
-        safe = scores if chunk.all_known else torch.where(known, scores, 0.0)
-        log_absent = torch.where(known, torch.log1p(-share), -torch.inf)
-        log_present = torch.where(known & (share > 0), torch.log(share.clamp(min=0)), -torch.inf)
-        absent = torch.add(log_absent, safe, alpha=self.scales[0])
-        return absent, torch.add(log_present, safe, alpha=self.scales[1])
-
-    def _torch_gradient(
-        self, chunk: Chunk, log_sums: tuple[Tensor, Tensor], slopes: tuple[Tensor, Tensor]
-    ) -> Tensor:
-        kind, factor = chunk.scores.dtype, slopes[0][:, None].to(chunk.scores.dtype)
-        if self.spared:  # the slopes are opposite
-            first, second = self._exponents(chunk)
-            up = (first - log_sums[0][:, None]).to(kind).exp_()
-            down = (second - log_sums[1][:, None]).to(kind).exp_()
-            return torch.where(factor > 0, up.sub_(down).mul_(factor), 0.0)
+    def _in_torch(self, chunk: Chunk, scores: Tensor) -> Tensor:
+        """Return the four sums of a chunk by formulas, for any targets and device."""
         known = chunk.known()
-        gradient = (chunk.scores - log_sums[0][:, None]).to(kind).exp_().mul_(factor)
-        gradient.addcmul_(torch.where(known, chunk.targets, 0.0), slopes[1][:, None].to(kind))
-        return gradient.masked_fill_(~known, 0.0)
+        share = torch.where(known, chunk.targets, 0.0)
+        scores = torch.where(known, scores, 0.0)
+        kept = known & (share < 1) if self.spared else known
+        weight = torch.log1p(-torch.where(kept, share, 0.0)) if self.spared else 0.0
+        absent = torch.where(kept, self.scales[0] * scores + weight, -torch.inf)
+        some = share > 0
+        present = self.scales[1] * scores + torch.where(some, share, 1.0).log()
+        present = torch.where(some, present, -torch.inf)
+        logs = [collectives.logsumexp(each, 1, across=False) for each in (absent, present)]
+        return torch.stack([*logs, (share * scores).sum(1), share.sum(1)], 1).double()
 
 
 def _empty_sums(chunks: ScoreChunks) -> Tensor:
@@ -427,13 +412,8 @@ class QuasibinaryLinear(LinearForm):
 
     def _gradient(self, chunk: Chunk, log_c: float, through: float) -> Tensor:
         """Return the gradient without the penalty."""
-        if _has_kernel(chunk):
-            like = chunk.scores.new_zeros(len(chunk.scores), dtype=torch.float64)
-            return _SOFTMAX.gradient(chunk, (like + log_c, like), (like + through, like - 1.0))
-        known, q = chunk.known(), (chunk.scores - log_c).exp_()
-        gradient = q.mul_(through) if through else q.zero_()
-        gradient.sub_(torch.where(known, chunk.targets, 0.0))
-        return gradient.masked_fill_(~known, 0.0)
+        like = chunk.scores.new_zeros(len(chunk.scores), dtype=torch.float64)
+        return _SOFTMAX.gradient(chunk, (like + log_c, like), (like + through, like - 1.0))
 
 
 @dataclass(frozen=True)
