@@ -13,7 +13,6 @@ from pyarrow import csv, feather
 import credibly as cr
 from credibly.cli import main
 from credibly.predictions import Layout
-from credibly.untrusted.arrays import parse_array
 
 RNG = np.random.default_rng(0)
 SCORES = RNG.normal(size=(60, 3)).astype(np.float32)
@@ -126,8 +125,6 @@ def test_damaged_headers_of_arrays_are_refused(tmp_path, place, cell):
     path.write_bytes(content)
     with pytest.raises(cr.InputError, match=r"x\.npy must"):
         cr.Predictions.from_values(path, "logits", loss="bce")
-    with pytest.raises(cr.InputError, match="it must"):
-        parse_array(content, "it")
 
 
 def test_the_command_line_takes_patterns(tmp_path, capsys):

@@ -15,7 +15,7 @@ from predictions_instances import ODD_LABELS, random_record
 from credibly import InputError, Predictions
 from credibly.losses import SPA
 from credibly.predictions import Layout
-from credibly.predictions.foreign_files import read_table
+from credibly.workflows import calibrate_file
 
 
 def write_csv(path: Path, header: list[str], rows: list[list[object]]) -> None:
@@ -99,16 +99,17 @@ def test_scores_go_through_the_loss_they_were_trained_with(tmp_path):
     np.testing.assert_array_equal(read.targets[2], [-1, -1, -1])
 
 
-def test_a_split_is_read_where_there_is_one(tmp_path):
-    np.savez(tmp_path / "s.npz", scores=np.zeros((3, 1)), split=np.array([0, 1, 2]))
-    split = read_table(tmp_path / "s.npz").split
-    assert split is not None
-    assert split.tolist() == [0, 1, 2]
-    write_csv(tmp_path / "s.csv", ["split", "dog"], [[2, 0.5], [1, 0.5]])
-    table = read_table(tmp_path / "s.csv")
-    assert table.labels == ["dog"]
-    assert table.split is not None
-    assert table.split.tolist() == [2, 1]
+def test_a_split_chooses_the_rows_to_calibrate_on(tmp_path):
+    rng = np.random.default_rng(0)
+    scores, split = rng.normal(size=(60, 1)), np.arange(60) % 3
+    targets = (rng.random((60, 1)) < 0.5).astype(int)
+    np.savez(tmp_path / "s.npz", scores=scores, targets=targets, split=split)
+    rows = zip(split, scores[:, 0], targets[:, 0], strict=True)
+    write_csv(tmp_path / "s.csv", ["split", "s:dog", "y:dog"], [list(row) for row in rows])
+    for name in ("s.npz", "s.csv"):
+        found = calibrate_file(tmp_path / name, "bce", method="temperature")
+        assert found.fitted.tolist() == np.flatnonzero(split == 2).tolist()
+        assert found.held_out.tolist() == np.flatnonzero(split == 1).tolist()
 
 
 def test_odd_labels_survive_a_csv_file(tmp_path):

@@ -12,7 +12,6 @@ import pytest
 import torch
 
 import credibly as cr
-from credibly.predictions.foreign_files import read_table
 from credibly.untrusted import tensors as tensor_files
 
 SCORES = torch.tensor([[0.25, -1.5], [2.0, 0.5], [-3.0, 1.0]])
@@ -101,24 +100,23 @@ def test_arrays_come_back_from_the_worker_as_they_are(tmp_path):
 @pytest.mark.parametrize("ending", [".pt", ".pth"])
 def test_a_tensor_alone_has_the_meaning_asked_for(ending, tmp_path):
     torch.save(SCORES, tmp_path / f"x{ending}")
-    np.testing.assert_array_equal(
-        read_table(tmp_path / f"x{ending}", plain="scores").scores, SCORES.numpy()
-    )
+    found = cr.Predictions.from_values(tmp_path / f"x{ending}", "logits", loss="bce")
+    np.testing.assert_array_equal(found.scores, SCORES.numpy())
 
 
 def test_a_file_that_takes_too_much_is_one_sentence(tmp_path, monkeypatch):
     torch.save(SCORES, tmp_path / "x.pt")
     monkeypatch.setattr("credibly.child_processes.Worker.ask", lambda *_: None)
     with pytest.raises(cr.InputError, match=r"x\.pt must be a file that is read within"):
-        read_table(tmp_path / "x.pt")
+        cr.Predictions.from_values(tmp_path / "x.pt", "logits", loss="bce")
 
 
 def test_pipes_and_missing_files_are_told_apart(tmp_path):
     os.mkfifo(tmp_path / "pipe.pt")
     with pytest.raises(cr.InputError, match="named pipe"):
-        read_table(tmp_path / "pipe.pt")
+        cr.Predictions.from_values(tmp_path / "pipe.pt", "logits", loss="bce")
     with pytest.raises(FileNotFoundError, match="there is no file"):
-        read_table(tmp_path / "missing.pt")
+        cr.Predictions.from_values(tmp_path / "missing.pt", "logits", loss="bce")
 
 
 def test_the_command_takes_little_memory_for_an_expanded_tensor(tmp_path):

@@ -16,7 +16,6 @@ import torch
 from credibly import InputError, Predictions, checksums, decide, write_sets
 from credibly.cli import main
 from credibly.predictions import Writer
-from credibly.predictions.shard import shard_metadata, shard_name
 from credibly.train import fit, recipe
 from credibly.train.run_folder import read_tensors, save_tensors
 from credibly.workflows import check_files
@@ -51,10 +50,17 @@ def tensors(tmp_path):
 @pytest.fixture
 def parts(tmp_path):
     for index in range(3):
-        path = tmp_path / "parts" / shard_name(index, 3)
-        with Writer(path, some_rows().labels, metadata=shard_metadata(index, 3, 18)) as file:
-            file.append(some_rows(6 * index))
+        write_part(tmp_path / "parts", index, some_rows(6 * index))
     return tmp_path / "parts"
+
+
+def write_part(folder, index, rows):
+    """Write one of three parts of 18 rows; return its path."""
+    path = folder / f"part-{index:05d}-of-00003.parquet"
+    about = {"shard": {"index": index, "count": 3, "rows": 18}}
+    with Writer(path, rows.labels, metadata=about) as file:
+        file.append(rows)
+    return path
 
 
 @pytest.fixture(scope="module")
@@ -190,9 +196,7 @@ def test_damage_is_found_and_named(damage, request, capsys):
 
 
 def test_equal_ids_in_two_parts_are_found(parts):
-    path = parts / shard_name(2, 3)
-    with Writer(path, some_rows().labels, metadata=shard_metadata(2, 3, 18)) as file:
-        file.append(some_rows(0))
+    write_part(parts, 2, some_rows(0))
     found = check_files(parts)
     assert not found.sound
     assert "row0" in str(found.files[-1].problem)

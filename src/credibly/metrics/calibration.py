@@ -191,17 +191,19 @@ def kl_to_truth(
         >>> round(float(kl_to_truth(np.array([[0.25, 0.5, 0.25]]), shares, exclusive=True)), 6)
         0.346574
     """
+    from scipy.special import rel_entr
+
     values, rates = probability_pair(probabilities, truth)
     checks.choice("average", average, ("pooled", "macro", None))
     lowest = smallest(values.dtype, floor)
     p, rates = values.astype(np.float64), rates.astype(np.float64)
     known = rates >= 0
     rates = np.where(known, rates, 0.0)
-    gain = _relative(rates, p, lowest)
+    gain = rel_entr(rates, np.maximum(p, lowest))
     if exclusive:
         whole = known.all(1)
         return like(mean_known(np.where(whole, gain.sum(1), np.nan)), probabilities, truth)
-    each = np.where(known, gain + _relative(1 - rates, 1 - p, lowest), np.nan)
+    each = np.where(known, gain + rel_entr(1 - rates, np.maximum(1 - p, lowest)), np.nan)
     if average == "pooled":
         return like(mean_known(each), probabilities, truth)
     labels = mean_known(each, axis=0)
@@ -236,12 +238,6 @@ def entry_log_loss(probabilities: Array, targets: Array) -> Array:
     """
     each = proper_scores(probabilities.reshape(1, -1), targets.reshape(1, -1))
     return each.sums["proper"][:, LOG_LOSS].reshape(probabilities.shape)
-
-
-def _relative(rates: Array, p: Array, lowest: float) -> Array:
-    """Return η log(η/p), which is 0 at η = 0."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(rates > 0, rates * np.log(rates / np.maximum(p, lowest)), 0.0)
 
 
 Kind = Literal["ace", "mce", "ece"]

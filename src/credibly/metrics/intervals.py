@@ -80,8 +80,7 @@ def interval(
         >>> low < 1 / 6 < high
         True
     """
-    sampling = _Sampling(level, method, resamples, seed)
-    return _interval(metric, arrays, lambda columns: [columns], sampling, options)
+    return _interval(metric, arrays, (level, method, resamples, seed), options)
 
 
 def paired_interval(
@@ -108,41 +107,33 @@ def paired_interval(
         >>> paired_interval(log_loss, rates, 0.5 + 0 * rates, targets).high < 0
         True
     """
-    sampling = _Sampling(level, method, resamples, seed)
-
-    def sides(columns: Sequence[Column]) -> list[Sequence[Column]]:
-        one, other, *rest = columns
-        return [[one, *rest], [other, *rest]]
-
-    return _interval(metric, (first, second, *shared), sides, sampling, options)
-
-
-class _Sampling(NamedTuple):
-    level: float
-    method: Method
-    resamples: int
-    seed: int
+    sampling = level, method, resamples, seed
+    return _interval(metric, (first, second, *shared), sampling, options, paired=True)
 
 
 def _interval(
     metric: Metric,
     arrays: tuple[TargetsLike, ...],
-    sides: Callable[[Sequence[Column]], list[Sequence[Column]]],
-    sampling: _Sampling,
+    sampling: tuple[float, Method, int, int],
     options: dict[str, object],
+    *,
+    paired: bool = False,
 ) -> Interval:
-    """Return the interval of a metric of one side, or of its difference of two sides."""
+    """Return the interval of a metric, or of its difference between the first two arrays."""
     level, method, resamples, seed = sampling
     checks.choice("method", method, ("bootstrap", "basic", "analytic"))
     checks.fraction("level", level, low_open=True, high_open=True)
     checks.at_least("resamples", resamples, 1)
     columns = _decoded(metric, _same_rows(arrays))
-    if method == "analytic":
-        return _analytic([_row_terms(metric, side, **options) for side in sides(columns)], level)
+
+    def sides(some: Sequence[Column]) -> list[Sequence[Column]]:
+        return [[each, *some[2:]] for each in some[:2]] if paired else [some]
 
     def number(some: Sequence[Column]) -> float:
         return _minus([_number(metric(*side, **options)) for side in sides(some)])
 
+    if method == "analytic":
+        return _analytic([_row_terms(metric, side, **options) for side in sides(columns)], level)
     rng, rows = np.random.default_rng(seed), len(columns[0])
     resampled = (rng.integers(0, rows, rows) for _ in range(resamples))
     draws = [number([column[some] for column in columns]) for some in resampled]
@@ -168,29 +159,26 @@ def quantiles(
 
 
 def _analytic(sides: list[Terms], level: float) -> Interval:
-    part, whole = sides[0]
-    trials = whole.sum()
-    if not trials:
-        return Interval(np.nan, np.nan, np.nan)
-    estimate = float(_minus([part.sum() / whole.sum() for part, whole in sides]))
-    if len(sides) == 1 and all(np.isin(each, (0, 1)).all() for each in (part, whole)):
-        low, high = proportion_interval(part.sum(), trials, level, "clopper-pearson")
-        return Interval(estimate, float(low), float(high))
-    return _around(estimate, _minus([_influence(*terms) for terms in sides]), level)
-
-
-def _influence(part: Array, whole: Array) -> Array:
-    """Return the first-order effect of each row on the ratio Σ part / Σ whole."""
-    return (part - part.sum() / whole.sum() * whole) / whole.mean()
-
-
-def _around(estimate: float, influence: Array, level: float) -> Interval:
     from scipy.special import stdtrit
 
-    n = len(influence)
-    if n < 2:
+    part, whole = sides[0]
+    if not whole.sum():
+        return Interval(np.nan, np.nan, np.nan)
+    ratios = [part.sum() / whole.sum() for part, whole in sides]
+    estimate, rows = float(_minus(ratios)), len(part)
+    if len(sides) == 1 and all(np.isin(each, (0, 1)).all() for each in (part, whole)):
+        low, high = proportion_interval(part.sum(), whole.sum(), level, "clopper-pearson")
+        return Interval(estimate, float(low), float(high))
+    if rows < 2:
         return Interval(estimate, np.nan, np.nan)
-    half = stdtrit(n - 1, (1 + level) / 2) * influence.std(ddof=1) / np.sqrt(n)
+    # The first-order effect of each row on the ratio Σ part / Σ whole.
+    influence = _minus(
+        [
+            (part - ratio * whole) / whole.mean()
+            for (part, whole), ratio in zip(sides, ratios, strict=True)
+        ]
+    )
+    half = stdtrit(rows - 1, (1 + level) / 2) * influence.std(ddof=1) / np.sqrt(rows)
     return Interval(estimate, float(estimate - half), float(estimate + half))
 
 
@@ -272,16 +260,13 @@ def _mean_average_precision(scores: Array, targets: Targets, over: str = "labels
     return np.nan_to_num(each), (~np.isnan(each)).astype(np.float64)
 
 
-def _set_coverage(sets: Array, targets: Targets) -> Terms:
-    hits, _, present = label_sets.set_counts(*set_pair(sets, targets), 1)
-    return hits, present
-
-
 _TERMS: dict[Metric, Callable[..., Terms]] = {
     log_loss: partial(_proper, LOG_LOSS),
     brier: lambda probabilities, targets: _proper(SQUARED_ERROR, probabilities, targets),
     ranking.mean_average_precision: _mean_average_precision,
-    label_sets.set_coverage: _set_coverage,
+    label_sets.set_coverage: lambda sets, targets: label_sets.set_counts(
+        *set_pair(sets, targets), 1
+    )[::2],
     label_sets.set_size: lambda sets: (as_sets(sets).sum(1, dtype=np.float64), np.ones(len(sets))),
     label_sets.hamming: lambda sets, targets: label_sets.hamming_terms(*set_pair(sets, targets)),
     label_sets.exact_match: lambda sets, targets: label_sets.exact_match_terms(

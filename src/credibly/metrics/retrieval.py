@@ -321,7 +321,8 @@ def retrieval_map(
         total, number, width = sums[size], int(counts[size]), 0.0
         queries[size] = float(number)
         if size > plan.exhaustive:
-            labels, wanted = _draw(len(present), size, plan.number(size), generator)
+            drawn = min(plan.drawn, 10 * plan.totals[size])
+            labels, wanted = _draw(len(present), size, drawn, generator)
             each = np.empty(len(labels))
             some_queries(*tables, labels, wanted, each)
             found = each[~np.isnan(each)]
@@ -357,7 +358,6 @@ class _QueryPlan:
         generator: np.random.Generator,
     ) -> None:
         num_labels, rows = tables[0].shape
-        self.deepest = deepest
         self.cost = _SECONDS_A_QUERY + _SECONDS_A_ROW * rows
         self.totals = {k: math.comb(num_labels, k) * (2**k - 1) for k in range(1, deepest + 1)}
         self.exhaustive, spent = 0, 0.0
@@ -371,9 +371,6 @@ class _QueryPlan:
         done = sum(self.totals[size] for size in range(1, self.exhaustive + 1)) * self.cost
         left = max(budget - done, budget / 4) / max(1, deepest - self.exhaustive)
         self.drawn = max(_FEWEST_QUERIES, int(left / self.cost))
-
-    def number(self, size: int) -> int:
-        return min(self.drawn, 10 * self.totals[size])
 
 
 def _draw(num_labels: int, size: int, number: int, generator: np.random.Generator):

@@ -34,20 +34,19 @@ class _Number:
     """One metric of targets and probabilities (or of scores, if only their order counts)."""
 
     metric: Callable[..., Any]
-    sign: int
     ranks: bool = False
     row_sum: int | None = None
     """Which of ``row_scores``, for numbers that are means of entries and so take weights."""
 
 
 NUMBERS = {
-    "nll": _Number(log_loss, -1, row_sum=LOG_LOSS),
-    "brier": _Number(brier, -1, row_sum=SQUARED_ERROR),
-    "ace": _Number(partial(calibration_error, kind="ace"), -1),
-    "mce": _Number(partial(calibration_error, kind="mce"), -1),
-    "ece": _Number(partial(calibration_error, kind="ece"), -1),
-    "map": _Number(mean_average_precision, 1, ranks=True),
-    "map_rows": _Number(partial(mean_average_precision, over="samples"), 1, ranks=True),
+    "nll": _Number(log_loss, row_sum=LOG_LOSS),
+    "brier": _Number(brier, row_sum=SQUARED_ERROR),
+    "ace": _Number(partial(calibration_error, kind="ace")),
+    "mce": _Number(partial(calibration_error, kind="mce")),
+    "ece": _Number(partial(calibration_error, kind="ece")),
+    "map": _Number(mean_average_precision, ranks=True),
+    "map_rows": _Number(partial(mean_average_precision, over="samples"), ranks=True),
 }
 
 
@@ -81,17 +80,17 @@ class Scorer:
     for several labels: a matrix, or a list with one array per label.
     """
 
-    def __init__(self, name: str, decode: Callable[..., Targets] = Targets.of) -> None:
-        self.name = name
-        self._decode = decode
+    def __init__(self, name: str, coding: Coding | None = None) -> None:
+        self.name, self._coding = name, coding
         self._weighted: bool | None = None
 
     def __call__(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
         number = NUMBERS[self.name]
         estimates = label_columns(estimator.predict_proba(X), estimator.classes_)
         targets = self._targets(y, estimator.classes_, estimates.shape[1])
+        sign = 1 if number.ranks else -1
         if sample_weight is None:
-            return number.sign * float(number.metric(estimates, targets))
+            return sign * float(number.metric(estimates, targets))
         if number.row_sum is None:
             usable = ", ".join(name for name, known in NUMBERS.items() if known.row_sum is not None)
             raise InputError(
@@ -99,7 +98,7 @@ class Scorer:
                 f"{self.name!r}."
             )
         totals = np.asarray(sample_weight, float) @ row_scores(floating(estimates), targets.matrix)
-        return number.sign * float(totals[number.row_sum] / totals[COUNT])
+        return sign * float(totals[number.row_sum] / totals[COUNT])
 
     def _targets(self, y: Any, classes: Any, num_labels: int) -> Targets:
         """Return targets of a matrix, a data frame, a sparse matrix or class labels."""
@@ -109,7 +108,7 @@ class Scorer:
         y = in_order(y, list(classes) if named else None, "y")
         array = y.toarray() if sparse.issparse(y) else np.asarray(y)
         if array.ndim == 2:
-            return self._decode(array, num_labels=num_labels, name="y")
+            return Targets.of(array, coding=self._coding, num_labels=num_labels, name="y")
         known = {label: place for place, label in enumerate(np.asarray(classes).tolist())}
         places = np.array([known.get(label, -2) for label in array.tolist()])
         if (places < 0).any():
@@ -151,4 +150,4 @@ def scorer(name: str, *, coding: Coding | None = None) -> Scorer:
     """
     if name not in NUMBERS:
         raise InputError(f"unknown score {name!r}. {nearest(name, NUMBERS)}")
-    return Scorer(name, partial(Targets.of, coding=coding))
+    return Scorer(name, coding)

@@ -6,7 +6,6 @@ import csv
 import json
 import os
 from collections.abc import Mapping, Sequence
-from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -124,7 +123,7 @@ def coverage(
         >>> coverage(p, rng.random((100, 8)) < p).get_ylabel()
         'true labels covered'
     """
-    p, y, _ = drawn_from(probabilities, targets, partial(Targets.beside, coding=coding))
+    p, y, _ = drawn_from(probabilities, targets, coding)
     chosen = sizes if sizes is not None else np.linspace(0.5, min(p.shape[1], 10), 39)
     rules = (AverageSize(float(size)).fit(p) for size in chosen)
     covered = [metrics.set_coverage(rule.predict(p), y) for rule in rules]

@@ -124,19 +124,12 @@ class Layout:
             values = {name: label for name, label in values.items() if name not in truth}
         elif self.truth_columns == "*":
             truth = {name: label for name, label in truth.items() if name not in values}
-        if self.value_columns is not None and "*" not in self.value_columns + (
-            self.truth_columns or ""
-        ):
-            truth = dict.fromkeys(
-                truth, self.value_columns
-            )  # one label, whose columns differ in name
         rest = [name for name in others if name not in truth]
         if self.value_columns is not None:
-            rest = [
-                name
-                for name in rest
-                if self.truth_columns is None and name.startswith(file_schema.TRUTH)
-            ]
+            if "*" not in self.value_columns + (self.truth_columns or ""):
+                truth = dict.fromkeys(truth, self.value_columns)  # one label under two names
+            usual = self.truth_columns is None
+            rest = [name for name in rest if usual and name.startswith(file_schema.TRUTH)]
         return {
             **{name: name for name in (*kept, *rest)},
             **{name: prefix + label for name, label in values.items()},
@@ -169,14 +162,12 @@ def _matching(pattern: str | None, names: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def read_table(
-    path: FilePath,
-    layout: Layout | None = None,
-    *,
-    plain: Meaning = "probabilities",
-    partial: bool = False,
-) -> ImportedTable:
-    """Read a file in the format of its extension.
+def open_file(
+    path: Path, layout: Layout, *, plain: str, partial: bool = False
+) -> tuple[dict[str, Array] | None, pa.Table | None]:
+    """Return the arrays of a file by name, or its columns; the other result is None.
+
+    If the layout defines their names, they are renamed to the usual names.
 
     Args:
         path: an ``.npz``, ``.npy``, ``.pt`` (tensors only), ``.csv``, ``.parquet``, ``.arrow`` or
@@ -184,20 +175,6 @@ def read_table(
         layout: how the file names rows and labels.
         plain: the meaning of columns without a prefix, and of arrays without a name.
         partial: whether a folder may lack shards of a prediction; by default that is an error.
-    """
-    path, layout = Path(path), layout or Layout()
-    arrays, columns = open_file(path, layout, plain=plain, partial=partial)
-    if columns is None:
-        return from_arrays(arrays or {}, f"{path}: ", layout)
-    return from_columns(columns, f"{path}: ", plain, layout)
-
-
-def open_file(
-    path: Path, layout: Layout, *, plain: str = "targets", partial: bool = False
-) -> tuple[dict[str, Array] | None, pa.Table | None]:
-    """Return the arrays of a file by name, or its columns; the other result is None.
-
-    If the layout defines their names, they are renamed to the usual names.
     """
     if not path.exists():
         raise FileNotFoundError(f"there is no file {path}")
@@ -400,15 +377,16 @@ def from_columns(table: pa.Table, where: str, plain: Meaning, layout: Layout) ->
             columns[prefix + name] = column(table, prefix + name)
         return number_matrix(columns, where, nulls=nulls, fill=math.nan)
 
-    bare = None if prefixed else cells("")
     truth = cells("y:", nulls=True)
-    scores = bare if plain == "scores" and not prefixed else cells("s:")
+    values = {"scores": cells("s:"), "probabilities": cells("p:")}
+    if not prefixed:
+        values[plain] = cells("")
     return ImportedTable(
         where=where,
         labels=chosen,
         ids=None if id_column is None else id_array(column(table, id_column), where),
-        probabilities=bare if plain == "probabilities" and not prefixed else cells("p:"),
-        scores=validation.imported_scores(scores, chosen, where),
+        probabilities=values["probabilities"],
+        scores=validation.imported_scores(values["scores"], chosen, where),
         targets=None if truth is None else decoded(truth, chosen, where, layout),
         split=_split(table, where),
     )
@@ -478,7 +456,7 @@ def preview_file(path: FilePath, rows: int = 5) -> FilePreview:
         kinds = [f"{dtype} {shape}" for shape, dtype in headers.values()]
         first = next((shape for shape, _ in headers.values() if shape), (0,))
         return FilePreview(int(first[0]), list(headers), kinds, [], tabular=False)
-    _, table = open_file(path, Layout())
+    _, table = open_file(path, Layout(), plain="scores")
     assert table is not None
     head = table.slice(0, rows).to_pydict()
     cells = [

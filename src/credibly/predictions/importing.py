@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -71,16 +71,32 @@ def read_values(
     ``apart``: the truth comes from another source, and the layout describes its columns there.
     """
     plain = "scores" if values == "logits" else "probabilities"
-    if isinstance(source, (str, os.PathLike)):
-        own = replace(layout, truth_columns=None) if apart else layout
-        table = foreign_files.read_table(source, own, plain=plain, partial=partial)
-    elif isinstance(source, ArrowTable):
-        table = foreign_files.from_columns(_arrow(source, layout), "", plain, layout)
+    own = replace(layout, truth_columns=None) if apart else layout
+    arrays, columns, where = _opened(source, own, plain, partial=partial)
+    if columns is not None:
+        table = foreign_files.from_columns(columns, where, plain, own)
     else:
-        table = foreign_files.from_arrays({plain: as_matrix(source)}, "", layout)
+        matrices = {name: as_matrix(each) for name, each in arrays.items()}
+        table = foreign_files.from_arrays(matrices, where, own)
     if ids is not None:
         table = replace(table, ids=validation.as_ids(ids, _rows(table), table.where))
     return replace(table, ids=layout.without_suffix(table.ids))
+
+
+def _opened(
+    source: object, layout: Layout, plain: str, *, partial: bool = False
+) -> tuple[dict[str, Any], pa.Table | None, str]:
+    """Return the arrays of a file, data frame or array by name, its columns, and what it is called.
+
+    A source has either arrays or columns.
+    """
+    if isinstance(source, (str, os.PathLike)):
+        path = Path(source)
+        arrays, columns = foreign_files.open_file(path, layout, plain=plain, partial=partial)
+        return arrays or {}, columns, f"{path}: "
+    if isinstance(source, ArrowTable):
+        return {}, _arrow(source, layout), ""
+    return {plain: source}, None, ""
 
 
 def _rows(table: ImportedTable) -> int:
@@ -230,32 +246,15 @@ def _read_truth(
     truth: object, labels: Sequence[str], layout: Layout
 ) -> tuple[Array | None, Array, str]:
     """Return ids (or None), targets in the order of ``labels``, and the beginning of errors."""
-    if isinstance(truth, (str, os.PathLike)):
-        return _truth_file(Path(truth), labels, layout)
-    if isinstance(truth, ArrowTable):
-        return _truth_columns(_arrow(truth, layout), "", labels, layout)
-    return None, validation.as_targets(truth, labels, decoded=layout.decode), ""
-
-
-def _truth_file(
-    path: Path, labels: Sequence[str], layout: Layout
-) -> tuple[Array | None, Array, str]:
-    where = f"{path}: "
-    arrays, columns = foreign_files.open_file(path, replace(layout, value_columns=None))
+    arrays, columns, where = _opened(truth, replace(layout, value_columns=None), "targets")
     if columns is not None:
         return _truth_columns(columns, where, labels, layout)
-    assert arrays is not None
     if "targets" not in arrays:
         held = ", ".join(arrays) or "nothing"
         raise InputError(f"{where}must hold an array `targets`; it holds {held}.")
-    own = arrays.get("labels")
-    targets = arrays["targets"]
-    if own is not None:
-        names = [str(name) for name in own.tolist()]
-        targets = validation.as_targets(targets, names, where, decoded=layout.decode)
-        return arrays.get("ids"), targets[:, _places(labels, names, where)], where
-    targets = validation.as_targets(targets, labels, where, decoded=layout.decode)
-    return arrays.get("ids"), targets, where
+    own = [str(name) for name in arrays["labels"].tolist()] if "labels" in arrays else labels
+    targets = validation.as_targets(arrays["targets"], own, where, decoded=layout.decode)
+    return arrays.get("ids"), targets[:, _places(labels, own, where)], where
 
 
 def _places(labels: Sequence[str], known: Sequence[str], where: str) -> list[int]:

@@ -169,7 +169,7 @@ class Predictions:
             )
             return _of_batch(as_top(given, len(names), where), names, about)
         if isinstance(targets, SparseTargets):
-            targets, decoded = targets.dense(), partial(decode, coding="unknown")
+            targets = Targets(targets.dense())
         probabilities = in_order(probabilities, names, "probabilities")
         targets, scores = (
             aligned(probabilities, in_order(each, names, what), "probabilities", what)

@@ -228,7 +228,9 @@ def calibrate_dataset(
     limit = max(2, values_in_memory // dataset.row_cells)
     drawn = None
     if dataset.num_rows > limit:
-        drawn = FitRows(rows=limit, seed=fit_rows.seed).choose(dataset.num_rows, f"rows of {path}")
+        # Rows of most probable labels are also split by their numbers: not by the same draw.
+        seed = fit_rows.seed + (not dataset.every_label)
+        drawn = FitRows(rows=limit, seed=seed).choose(dataset.num_rows, f"rows of {path}")
     table = _drawn_table(dataset, worker, values, drawn, fit_rows)
     result = _calibrate_table(table, loss, method, fit_rows)
     _write_calibrated(dataset, worker, Path(out), result.pipeline)
