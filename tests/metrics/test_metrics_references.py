@@ -561,3 +561,12 @@ def test_the_noise_is_the_error_of_probabilities_that_are_right(average):
     spread = np.std(errors) / np.sqrt(60)
     assert np.mean(noises) == pytest.approx(np.mean(errors), abs=4 * spread)
     assert np.mean(noises) > 5 * spread
+
+
+def test_curves_of_soft_targets_reach_every_positive_at_the_average_precision():
+    probabilities, targets = make_case(rows=500, labels=9, unknown=False)
+    soft = np.where(targets == 1, 0.7, 0.1)
+    expected = metrics.average_precision(probabilities, soft)
+    for curve, precision in zip(metrics.curves(probabilities, soft), expected, strict=True):
+        assert curve.recall[-1] == curve.false_positive_rate[-1] == 1
+        assert curve.average_precision.estimate == pytest.approx(precision, rel=1e-12)

@@ -16,6 +16,7 @@ from credibly.cli import main
 from credibly.predictions import Dataset, Writer
 from credibly.retrieve import search
 from credibly.targets import SparseTargets
+from credibly.workflows import calibrate_dataset
 
 LABELS = [f"label-{i}" for i in range(60)]
 ROWS, K = 300, 8
@@ -143,6 +144,19 @@ def test_intervals_of_batches_are_those_of_the_whole(files):
     assert {"precision@5", "NLL, held labels", "ECE, held labels"} <= set(whole.intervals)
     for name, limits in batches.intervals.items():
         assert limits == pytest.approx(whole.intervals[name]), name
+
+
+def test_a_table_of_all_labels_is_left_out(files, capsys):
+    assert main(["evaluate", str(files / "top.parquet"), "--by-label"]) == 0
+    assert "no table" in capsys.readouterr().out
+
+
+def test_a_map_is_fitted_on_some_of_the_drawn_rows_and_measured_on_others(files, tmp_path):
+    found = calibrate_dataset(
+        files / "top.parquet", tmp_path / "out.parquet", method="affine", values_in_memory=64 * 60
+    )
+    assert 100 < len(found.fitted) < 400
+    assert 100 < len(found.held_out) < 400
 
 
 def test_calibration_lowers_the_log_loss_of_held_labels(files, tmp_path, capsys):

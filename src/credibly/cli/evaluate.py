@@ -86,7 +86,9 @@ def run(options: Options) -> None:
             f"ACE and MCE need bins with at least {options.min_count} entries; lower --min-count."
         )
     for name, each in zip(names, results, strict=True):
-        if options.by_label:
+        if options.by_label and not each.by_label:
+            terminal.print_text(f"{name}: no table, with only the most probable labels of rows.")
+        elif options.by_label:
             terminal.print_table(name, ["label", *each.by_label], _by_label(each))
         if each.joint is not None:
             title = f"{name}: pairs of labels whose expected and real counts differ most"

@@ -260,13 +260,16 @@ def _mean_average_precision(scores: Array, targets: Targets, over: str = "labels
     return np.nan_to_num(each), (~np.isnan(each)).astype(np.float64)
 
 
+def _set_coverage(sets: Array, targets: Targets) -> Terms:
+    hits, _, present = label_sets.set_counts(*set_pair(sets, targets), 1)
+    return hits, present
+
+
 _TERMS: dict[Metric, Callable[..., Terms]] = {
     log_loss: partial(_proper, LOG_LOSS),
     brier: lambda probabilities, targets: _proper(SQUARED_ERROR, probabilities, targets),
     ranking.mean_average_precision: _mean_average_precision,
-    label_sets.set_coverage: lambda sets, targets: label_sets.set_counts(
-        *set_pair(sets, targets), 1
-    )[::2],
+    label_sets.set_coverage: _set_coverage,
     label_sets.set_size: lambda sets: (as_sets(sets).sum(1, dtype=np.float64), np.ones(len(sets))),
     label_sets.hamming: lambda sets, targets: label_sets.hamming_terms(*set_pair(sets, targets)),
     label_sets.exact_match: lambda sets, targets: label_sets.exact_match_terms(

@@ -260,9 +260,14 @@ def coverage_by_frequency(
         raise checks.InputError(
             f"`train_counts` must have one count per label, {each.shape}; got {counts.shape}."
         )
-    groups = {"few": counts < few, "medium": (counts >= few) & (counts <= many)}
-    groups["many"] = counts > many
+    groups = by_frequency(counts, few, many)
     return {name: float(mean_known(each[group])) for name, group in groups.items()}
+
+
+def by_frequency(counts: Array, few: int = 20, many: int = 100) -> dict[str, Array]:
+    """Return a mask of the counts below ``few``, of those above ``many``, and of the others."""
+    medium = (counts >= few) & (counts <= many)
+    return {"few": counts < few, "medium": medium, "many": counts > many}
 
 
 def set_size(sets: ArrayLike) -> ArrayLike:

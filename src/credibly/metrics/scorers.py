@@ -80,8 +80,8 @@ class Scorer:
     for several labels: a matrix, or a list with one array per label.
     """
 
-    def __init__(self, name: str, coding: Coding | None = None) -> None:
-        self.name, self._coding = name, coding
+    def __init__(self, name: str, decode: Callable[..., Targets]) -> None:
+        self.name, self._decode = name, decode
         self._weighted: bool | None = None
 
     def __call__(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -108,7 +108,7 @@ class Scorer:
         y = in_order(y, list(classes) if named else None, "y")
         array = y.toarray() if sparse.issparse(y) else np.asarray(y)
         if array.ndim == 2:
-            return Targets.of(array, coding=self._coding, num_labels=num_labels, name="y")
+            return self._decode(array, num_labels=num_labels, name="y")
         known = {label: place for place, label in enumerate(np.asarray(classes).tolist())}
         places = np.array([known.get(label, -2) for label in array.tolist()])
         if (places < 0).any():
@@ -150,4 +150,4 @@ def scorer(name: str, *, coding: Coding | None = None) -> Scorer:
     """
     if name not in NUMBERS:
         raise InputError(f"unknown score {name!r}. {nearest(name, NUMBERS)}")
-    return Scorer(name, coding)
+    return Scorer(name, partial(Targets.of, coding=coding))

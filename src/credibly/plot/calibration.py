@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,7 +54,7 @@ def reliability(
         >>> ax.get_xlabel(), len(ax.child_axes)
         ('', 1)
     """
-    given, truth, _ = drawn_from(probabilities, targets, coding)
+    given, truth, _ = drawn_from(probabilities, targets, partial(Targets.beside, coding=coding))
     if top is not None:
         truth = Targets(unknown_below_top(given, truth.matrix, top))
     found = metrics.reliability(given, truth, bins, level=level)
@@ -129,7 +130,7 @@ def labels(
     """
     from matplotlib.figure import Figure
 
-    p, y, own = drawn_from(probabilities, targets, coding)
+    p, y, own = drawn_from(probabilities, targets, partial(Targets.beside, coding=coding))
     names = names or own or [str(label) for label in range(p.shape[1])]
     errors = to_numpy(metrics.calibration_error(p, y, "ace", bins, min_count, average=None))
     order = np.argsort(-np.nan_to_num(errors, nan=-1.0), kind="stable")[:count]

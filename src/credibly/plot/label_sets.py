@@ -6,6 +6,7 @@ import csv
 import json
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from credibly import metrics
 from credibly.arrays import to_numpy
 from credibly.checks import InputError
 from credibly.decide import AverageSize
+from credibly.metrics.label_sets import by_frequency
 from credibly.plot import style
 from credibly.plot.sources import Source, drawn_from
 from credibly.targets import Coding, Targets, TargetsLike
@@ -97,9 +99,9 @@ def _sizes(sets: Sets) -> Array:
 def _shots(targets: ArrayLike, train_counts: ArrayLike, shape: tuple[int, ...]) -> dict[str, Array]:
     present = Targets.of(targets, coding="unknown", num_labels=shape[1]).matrix > 0.5
     rarest = np.where(present, to_numpy(train_counts)[None], np.inf).min(1)
-    groups = {"few": rarest < 20, "medium": (rarest >= 20) & (rarest <= 100)}
-    groups["many"] = (rarest > 100) & np.isfinite(rarest)
-    groups["no true label"] = ~np.isfinite(rarest)
+    there = np.isfinite(rarest)
+    groups = {name: members & there for name, members in by_frequency(rarest).items()}
+    groups["no true label"] = ~there
     return {name: members for name, members in groups.items() if members.any()}
 
 
@@ -123,7 +125,7 @@ def coverage(
         >>> coverage(p, rng.random((100, 8)) < p).get_ylabel()
         'true labels covered'
     """
-    p, y, _ = drawn_from(probabilities, targets, coding)
+    p, y, _ = drawn_from(probabilities, targets, partial(Targets.beside, coding=coding))
     chosen = sizes if sizes is not None else np.linspace(0.5, min(p.shape[1], 10), 39)
     rules = (AverageSize(float(size)).fit(p) for size in chosen)
     covered = [metrics.set_coverage(rule.predict(p), y) for rule in rules]

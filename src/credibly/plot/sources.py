@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from credibly.checks import InputError
 from credibly.metrics.accumulators import probability_pair
 from credibly.predictions import Predictions
-from credibly.targets import Coding, Targets, TargetsLike
+from credibly.targets import Targets, TargetsLike
 from credibly.types import Array, ArrayLike
 
 Source = ArrayLike | Predictions | str | os.PathLike[str]
@@ -26,11 +27,11 @@ class Drawn(NamedTuple):
 def drawn_from(
     source: Source,
     targets: TargetsLike | None = None,
-    coding: Coding | None = None,
+    decode: Callable[[Any, TargetsLike, str], Targets] = Targets.beside,
 ) -> Drawn:
     """Return the rows to draw. Arrays need ``targets``; predictions contain them.
 
-    ``coding`` says how to read targets of only −1 and +1 that are given with an array.
+    ``decode`` decodes the targets that are given with an array.
 
     Example:
         >>> one = Predictions.from_arrays(probabilities=[[0.9]], targets=[[1]], labels=["cat"])
@@ -52,6 +53,6 @@ def drawn_from(
             "an array of probabilities needs `targets`. Pass them, or pass predictions, a "
             "predictions file or the folder of a run."
         )
-    targets = Targets.beside(source, targets, "probabilities", coding=coding)
+    targets = decode(source, targets, "probabilities")
     p, y = probability_pair(source, targets)
     return Drawn(p, Targets(y), None)

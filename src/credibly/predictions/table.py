@@ -520,12 +520,16 @@ class Predictions:
         """Return the verdict with its charts and the first rows, for notebooks."""
         first = self[:ROWS]
         columns = ["id", *(self.labels if self.top is None else range(1, self.top.shape[1] + 1))]
+        truth = np.zeros(first.probabilities.shape) if first.targets is None else first.targets
         rows = []
-        for row, (name, values) in enumerate(zip(first.ids, first.probabilities, strict=True)):
-            cells = _marked(values, None if first.targets is None else first.targets[row])
-            if first.top is not None:
-                names = [self.labels[label] if label >= 0 else "" for label in first.top[row]]
-                cells = [f"{name} {cell}" for name, cell in zip(names, cells, strict=False)]
+        for name, *row in zip(
+            first.ids, first.label_indices, first.probabilities, truth, strict=True
+        ):
+            cells = []
+            for label, value, present in np.stack(row, axis=1)[: COLUMNS + 1]:
+                mark = " ✓" if present >= 0.5 else " ?" if present < 0 else ""
+                held = "" if label < 0 or self.top is None else self.labels[int(label)]
+                cells.append(f"{held} {value:.3f}{mark}".strip())
             rows.append([name, *cells])
         note = "" if self.targets is None else "✓ present, ? unknown, by the truth."
         table = html_table(repr(self), columns, rows, note=note, total=len(self))
@@ -550,15 +554,6 @@ def _row_index(rows: Rows) -> slice | Array:
         raise InputError(f"rows must be a slice, indices or a mask; got {rows!r}. Use [{rows}].")
     chosen = to_numpy(rows)
     return chosen if chosen.size else chosen.astype(np.intp)  # numpy reads [] as floats
-
-
-def _marked(values: Array, truth: Array | None) -> list[str]:
-    """Return probabilities as text, with a mark if the label is present or unknown."""
-    columns = values[: COLUMNS + 1]
-    if truth is None:
-        return [f"{value:.3f}" for value in columns]
-    marks = ["✓" if y >= 0.5 else "?" if y < 0 else "" for y in truth[: COLUMNS + 1]]
-    return [f"{value:.3f} {mark}".strip() for value, mark in zip(columns, marks, strict=True)]
 
 
 def _below(parts: Sequence[Any], fill: float = 0) -> Array:

@@ -387,18 +387,13 @@ def as_top(rows: Batch, num_labels: int, where: str = "") -> Batch:
         raise InputError(
             f"{where}a row must hold each label once; row {int(twice.argmax())} holds one twice."
         )
-    bad = ~((values >= 0) & (values <= 1)) & (indices >= 0)
-    if bad.any():
-        row, entry = (int(i) for i in np.argwhere(bad)[0])
-        raise InputError(
-            f"{where}probabilities must lie in [0, 1]; got {values[row, entry]:.6g} in row {row}. "
-            "If these are scores, map them by the link of their loss first."
-        )
+    entries = [f"entry {number}" for number in range(indices.shape[1])]
+    values = as_probabilities(np.where(indices >= 0, values, np.float32(0)), entries, where)
     if truth is not None and truth.shape != (len(indices), num_labels):
         raise InputError(
             f"{where}`targets` must have shape {(len(indices), num_labels)}; got {truth.shape}."
         )
-    indices, values = indices.astype(np.int32), np.where(indices >= 0, values, np.float32(0))
+    indices = indices.astype(np.int32)
     if not (np.diff(values, axis=1) <= 0).all():
         order = np.argsort(-values, axis=1, kind="stable")
         indices, values = (np.take_along_axis(each, order, 1) for each in (indices, values))

@@ -349,8 +349,7 @@ class SetStatistics(Accumulator):
         self.sums = {
             "counts": np.zeros(5),
             "sizes": np.zeros(num_labels + 1),  # rows by the size of their set
-            "recall": np.zeros(2),  # sum over rows that have a recall, and their number
-            "precision": np.zeros(2),
+            "means": np.zeros((2, 2)),  # sum of recall and precision, and rows that have one
         }
 
     def update(self, sets: Array, targets: Array | None, labels: Array) -> None:
@@ -368,9 +367,9 @@ class SetStatistics(Accumulator):
             hits = (sets & (targets == 1)).sum(axis=1)
             returned = (sets & (targets >= 0)).sum(axis=1)
             self.sums["counts"][HITS:REVIEWED] += hits.sum(), returned.sum(), labels.sum()
-            for name, whole in (("recall", labels), ("precision", returned)):
+            for total, whole in zip(self.sums["means"], (labels, returned), strict=True):
                 some = whole > 0
-                self.sums[name] += (hits[some] / whole[some]).sum(), some.sum()
+                total += (hits[some] / whole[some]).sum(), some.sum()
 
     @property
     def rows(self) -> int:
@@ -390,9 +389,10 @@ class SetStatistics(Accumulator):
             numbers["coverage"] = hits / present
             numbers["precision"] = hits / returned if returned else float("nan")
             numbers["F1"] = 2 * hits / (returned + present)
-            for name in ("recall", "precision"):
-                total, some = self.sums[name].tolist()
-                numbers[f"{name}, mean over rows"] = total / some if some else float("nan")
+            means = [
+                total / some if some else math.nan for total, some in self.sums["means"].tolist()
+            ]
+            numbers["recall, mean over rows"], numbers["precision, mean over rows"] = means
         if reviewed:
             numbers["labels to review per row"] = reviewed / rows
         return numbers
