@@ -53,7 +53,8 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         try:
             yield beside
             _flush(beside)
-            _keep_mode(path, beside)
+            with suppress(FileNotFoundError):
+                beside.chmod(stat.S_IMODE(path.stat().st_mode))
             os.replace(beside, path)
             _flush(path.parent)
         finally:
@@ -129,11 +130,6 @@ def shared_lock(file: BinaryIO) -> None:
     if fcntl is not None:
         with suppress(OSError):  # no locks on this file system
             fcntl.flock(file, fcntl.LOCK_SH)
-
-
-def _keep_mode(path: Path, beside: Path) -> None:
-    with suppress(FileNotFoundError):
-        beside.chmod(stat.S_IMODE(path.stat().st_mode))
 
 
 def sweep(folder: Path, name: str | None = None) -> None:

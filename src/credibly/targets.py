@@ -494,12 +494,38 @@ class SparseTargets:
         own["offsets"] = _whole_numbers("offsets", self.offsets)
         own["indices"] = _whole_numbers("indices", self.indices)
         own["num_labels"] = checks.whole_number("num_labels", self.num_labels, 1)
-        _check_offsets(self.offsets, self.indices)
+        self._check_offsets()
         if self.values is not None:
-            own["values"] = _values(self.values, self.indices)
+            values = np.asarray(self.values)
+            _must_have_length("values", values, "entry", len(self.indices))
+            decoded = decode(values[None], coding="unknown", name="values")[0].astype(np.float32)
+            own["values"] = None if (decoded == 1).all() else decoded
         if self.known is not None:
-            own["known"] = _known(self.known, self.offsets)
+            known = np.asarray(self.known, dtype=bool)
+            _must_have_length("known", known, "row", len(self))
+            entries = ~known & (np.diff(self.offsets) > 0)
+            if entries.any():
+                raise checks.InputError(
+                    "a row that is not known must have no labels; row "
+                    f"{int(entries.argmax())} has some."
+                )
+            own["known"] = None if known.all() else known
         self._check_indices()
+
+    def _check_offsets(self) -> None:
+        offsets, count = self.offsets, len(self.indices)
+        if not len(offsets) or offsets[0] != 0 or offsets[-1] != count:
+            ends = f"{offsets[0]} to {offsets[-1]}" if len(offsets) else "nothing"
+            raise checks.InputError(
+                f"`offsets` of sparse targets must go from 0 to the number of entries, "
+                f"{count:,}; got {ends}."
+            )
+        falling = np.diff(offsets) < 0
+        if falling.any():
+            raise checks.InputError(
+                f"`offsets` of sparse targets must not fall; row {int(falling.argmax())} has a "
+                "negative length."
+            )
 
     def _check_indices(self) -> None:
         outside = (self.indices < 0) | (self.indices >= self.num_labels)
@@ -733,43 +759,9 @@ def _whole_numbers(name: str, values: object) -> Array:
     return array.astype(np.int64, copy=False)
 
 
-def _check_offsets(offsets: Array, indices: Array) -> None:
-    if not len(offsets) or offsets[0] != 0 or offsets[-1] != len(indices):
-        ends = f"{offsets[0]} to {offsets[-1]}" if len(offsets) else "nothing"
+def _must_have_length(name: str, array: Array, what: str, count: int) -> None:
+    if array.shape != (count,):
         raise checks.InputError(
-            f"`offsets` of sparse targets must go from 0 to the number of entries, "
-            f"{len(indices):,}; got {ends}."
+            f"`{name}` of sparse targets must have one value per {what}, {count:,}; got shape "
+            f"{array.shape}."
         )
-    falling = np.diff(offsets) < 0
-    if falling.any():
-        raise checks.InputError(
-            f"`offsets` of sparse targets must not fall; row {int(falling.argmax())} has a "
-            "negative length."
-        )
-
-
-def _values(values: object, indices: Array) -> Array | None:
-    """Return float32 values with −1 for unknown, or None if all are 1."""
-    array = np.asarray(values)
-    if array.shape != indices.shape:
-        raise checks.InputError(
-            f"`values` of sparse targets must have one value per entry, {len(indices):,}; got "
-            f"shape {array.shape}."
-        )
-    decoded = decode(array[None], coding="unknown", name="values")[0].astype(np.float32)
-    return None if (decoded == 1).all() else decoded
-
-
-def _known(known: object, offsets: Array) -> Array | None:
-    array = np.asarray(known, dtype=bool)
-    if array.shape != (len(offsets) - 1,):
-        raise checks.InputError(
-            f"`known` of sparse targets must have one value per row, {len(offsets) - 1:,}; got "
-            f"shape {array.shape}."
-        )
-    entries = ~array & (np.diff(offsets) > 0)
-    if entries.any():
-        raise checks.InputError(
-            f"a row that is not known must have no labels; row {int(entries.argmax())} has some."
-        )
-    return None if array.all() else array

@@ -37,6 +37,7 @@ LIST_NAMES = ("labels", "label", "tags", "classes", "class", "categories", "cate
 SEPARATORS = ("|", ";", ",", " ")
 TEXT_NAMES = ("text", "texts", "sentence", "comment", "document", "content", "review", "body")
 FEATURE_LISTS = ("features", "embedding", "embeddings")
+LISTS = (pa.ListType, pa.LargeListType, pa.FixedSizeListType)
 WHOLE = "none"
 """The separator of cells that are one name each."""
 
@@ -360,7 +361,7 @@ class _TableReader:
         """Return the fields of ``Data`` for the remaining columns, or features to predict."""
         for name in FEATURE_LISTS:
             column = self.columns.get(name)
-            if column is not None and _is_list(column.type):
+            if column is not None and isinstance(column.type, LISTS):
                 return {"features": self._feature_list(name)}
         names = self._others()
         if not names:
@@ -438,12 +439,6 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         kind = pa.string()
     return column if kind == column.type else column.cast(kind)
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return (
-        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    )
 
 
 # Columns of texts ------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -28,16 +29,12 @@ class Tensors(dict[str, Tensor]):
         return self.rows
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _tensors, (self.rows, dict(self))
+        return partial(Tensors, self.rows, **self), ()
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Tensors:
         """Return the same inputs on ``device``."""
         moved = {name: value.to(device, non_blocking=non_blocking) for name, value in self.items()}
         return Tensors(self.rows, **moved)
-
-
-def _tensors(rows: int, tensors: dict[str, Tensor]) -> Tensors:
-    return Tensors(rows, **tensors)
 
 
 class RegionRows(Protocol):

@@ -115,15 +115,12 @@ def _content(file: IO[bytes], size: int, where: str, scalars: bool = False) -> A
             f"the file has {size - file.tell():,}."
         )
     content = bytearray(file.read())
-    if dtype.kind == "U" and not _is_text(np.frombuffer(content, f"{dtype.byteorder}u4")):
-        raise InputError(f"{where} must be Unicode text; it holds numbers that are no letters.")
+    if dtype.kind == "U":  # Python raises on numbers that are no letters only when it reads them
+        codes = np.frombuffer(content, f"{dtype.byteorder}u4")
+        if ((codes > 0x10FFFF) | ((codes >= 0xD800) & (codes <= 0xDFFF))).any():
+            raise InputError(f"{where} must be Unicode text; it holds numbers that are no letters.")
     cells = np.frombuffer(content, dtype=dtype)
     return cells.reshape(shape, order="F" if fortran else "C")
-
-
-def _is_text(codes: Array) -> bool:
-    """Return whether all code points are valid; Python raises on others only when it reads them."""
-    return not ((codes > 0x10FFFF) | ((codes >= 0xD800) & (codes <= 0xDFFF))).any()
 
 
 def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
