@@ -6,9 +6,9 @@ import copy
 import io
 import os
 from abc import abstractmethod
-from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Self
 
@@ -83,15 +83,13 @@ class ImageFiles(LazyImages):
 
     def missing(self) -> list[int]:
         # One listing per folder: a look-up per file takes minutes on network disks.
-        rows: dict[str, list[int]] = defaultdict(list)
-        for row, name in enumerate(self.names):
-            rows[os.path.dirname(name)].append(row)
-        absent = []
-        for parent, members in rows.items():
+        @cache
+        def held(parent: str) -> set[str]:
             folder = self.folder / parent
-            there = set(os.listdir(folder)) if folder.is_dir() else set()
-            absent += [row for row in members if os.path.basename(self.names[row]) not in there]
-        return sorted(absent)
+            return set(os.listdir(folder)) if folder.is_dir() else set()
+
+        split = map(os.path.split, self.names)
+        return [row for row, (parent, name) in enumerate(split) if name not in held(parent)]
 
 
 class EncodedImages(LazyImages):

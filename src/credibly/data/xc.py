@@ -7,7 +7,7 @@ the numbers of rows, features and labels. Label and feature numbers start at 0.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -88,10 +88,22 @@ def read_xc(path: Path, *, labels: Sequence[str] | None = None) -> Data:
 def _read(path: Path) -> _ParsedRows:
     rows = _ParsedRows()
     expected = 0
-    for number, line in _lines(path):
+    for number, content in enumerate(read_rows(path), start=1):
+        try:
+            line = content.decode("ascii").split("#", 1)[0].rstrip()
+        except UnicodeDecodeError as error:
+            raise InputError(f"{path} must be plain text of numbers; {error}.") from error
         cells = line.split()
         if number == 1 and len(cells) == 3 and all(cell.isdigit() for cell in cells):
-            expected = _claim(rows, cells, f"{path}, line 1")
+            expected, *claimed = map(int, cells)
+            for name, count, most in zip(
+                ("features", "labels"), claimed, (MOST_FEATURES, MOST_LABELS), strict=True
+            ):
+                if count > most:
+                    raise InputError(
+                        f"{path}, line 1: there must be at most {most:,} {name}; got {count:,}."
+                    )
+            rows.claimed = rows.num_features, rows.num_labels = claimed[0], claimed[1]
             continue
         # If the first line contains the number of rows, an empty line is an empty row.
         if not cells and len(rows.labels) >= expected:
@@ -105,27 +117,6 @@ def _read(path: Path) -> _ParsedRows:
     if not rows.labels:
         raise InputError(f"{path} must hold rows; it has none.")
     return rows
-
-
-def _claim(rows: _ParsedRows, cells: list[str], where: str) -> int:
-    """Store the numbers of features and labels in the first line; return the number of rows."""
-    count, rows.num_features, rows.num_labels = (int(cell) for cell in cells)
-    for name, claimed, most in (
-        ("features", rows.num_features, MOST_FEATURES),
-        ("labels", rows.num_labels, MOST_LABELS),
-    ):
-        if claimed > most:
-            raise InputError(f"{where}: there must be at most {most:,} {name}; got {claimed:,}.")
-    rows.claimed = rows.num_features, rows.num_labels
-    return count
-
-
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    for number, line in enumerate(read_rows(path), start=1):
-        try:
-            yield number, line.decode("ascii").split("#", 1)[0].rstrip()
-        except UnicodeDecodeError as error:
-            raise InputError(f"{path} must be plain text of numbers; {error}.") from error
 
 
 def _add(rows: _ParsedRows, line: str, cells: list[str], where: str) -> None:
