@@ -59,3 +59,21 @@ def test_the_threshold_of_the_first_page_is_taken_to_decide(page):
     page.get_by_role("button", name="Use this threshold").click()
     page.wait_for_url("**/decide?by=threshold&threshold=0.3")
     assert "30 %" in page.locator(".rule-chip").inner_text()
+
+
+@pytest.mark.browser
+def test_a_phone_shows_rows_on_the_first_screen_of_explore(open_page):
+    page = open_page(viewport={"width": 390, "height": 844})
+    page.goto("/explore?q=%2Bfork")
+    tiles = page.locator("#tiles > .tile")
+    first, second = (tiles.nth(place).bounding_box() for place in range(2))
+    assert first["y"] < 600
+    assert second["y"] == first["y"]
+
+
+@pytest.mark.browser
+def test_the_description_of_the_api_is_whole_on_paper(page):
+    page.goto("/docs")
+    assert not page.get_by_text("name of a label; empty for all").first.is_visible()
+    page.emulate_media(media="print")
+    assert page.locator(".endpoint td").first.bounding_box()["height"] > 5
