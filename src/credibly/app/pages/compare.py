@@ -35,7 +35,7 @@ from credibly.app.statistics.comparisons import (
 from credibly.app.statistics.labels import LabelSummary, label_atlas
 from credibly.app.statistics.overview import Verdict, verdict
 from credibly.app.store.address import FileQuery
-from credibly.app.store.runs import FIGURES, RunState
+from credibly.app.store.runs import RunState
 from credibly.app.store.store import Served
 from credibly.checks import InputError
 from credibly.metrics.calibration import ReliabilityDiagram
@@ -456,10 +456,10 @@ def _drawn(
 
 
 def _curves(runs: list[RunState]) -> dict[str, Markup]:
-    """Return one chart per figure of the logs."""
+    """Return one chart per number of the logs."""
     logged = [(place, run) for place, run in enumerate(runs) if run.epochs]
     found = {}
-    for figure in FIGURES:
+    for figure, words in CURVES.items():
         lines = []
         for place, run in logged:
             points = [
@@ -472,10 +472,10 @@ def _curves(runs: list[RunState]) -> dict[str, Markup]:
             marked = float(best) if isinstance(best, int) else None
             lines.append(Line(run.name, style, points, marked))
         last = max((x for line in lines for x, _ in line.points), default=1.0)
-        title = f"{CURVES[figure]} over epochs"
+        title = f"{words} over epochs"
         drawing = line_chart(lines, title, "epoch", (1.0, max(last, 2.0)))
         if drawing:
-            found[CURVES[figure]] = drawing
+            found[words] = drawing
     return found
 
 

@@ -25,7 +25,6 @@ DEPTH = 3
 MOST_FOLDERS = 5_000
 SECONDS = 1.0
 """A folder is listed again after this time; requests in between see the last list."""
-FIGURES = ("nll", "map", "ace", "loss")
 SETTINGS = ("loss", "model", "epochs", "seed")
 
 
