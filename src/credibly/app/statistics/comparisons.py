@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -142,8 +142,7 @@ def comparison_table(found: Mapping[Key, Draws]) -> dict[Key, list[Cell]]:
     Args:
         found: what ``metrics.summary_draws`` returns for each method, by name.
     """
-    table = {name: [_cell(draws, column) for column in COLUMNS] for name, draws in found.items()}
-    return _marked(table, found) if len(table) > 1 else table
+    return {name: [_cell(name, column, found) for column in COLUMNS] for name in found}
 
 
 def best_sentence(table: Mapping[str, Sequence[Cell]]) -> str:
@@ -171,23 +170,15 @@ def _listing(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _cell(found: Draws, column: SummaryColumn) -> Cell:
-    draws = found.draws.get(column.name, np.full(1, np.nan))
-    low, high = np.nan, np.nan
+def _cell(name: Key, column: SummaryColumn, found: Mapping[Key, Draws]) -> Cell:
+    own = found[name]
+    draws, low, high = own.draws.get(column.name, np.full(1, np.nan)), np.nan, np.nan
     if not np.isnan(draws).all():
         low, high = np.nanquantile(draws, [0.025, 0.975])
-    estimate = found.estimates.get(column.name, np.nan)
-    return Cell(estimate, float(low), float(high))
-
-
-def _marked(table: dict[Key, list[Cell]], found: Mapping[Key, Draws]) -> dict[Key, list[Cell]]:
-    marked = {name: list(cells) for name, cells in table.items()}
-    for place, column in enumerate(COLUMNS):
-        for name in table:
-            others = [other for other in table if other != name]
-            if all(paired_difference(found[name], found[o], column).better > 0 for o in others):
-                marked[name][place] = replace(table[name][place], best=True)
-    return marked
+    others = [other for key, other in found.items() if key != name]
+    best = [paired_difference(own, other, column).better > 0 for other in others]
+    estimate = own.estimates.get(column.name, np.nan)
+    return Cell(estimate, float(low), float(high), bool(best) and all(best))
 
 
 _Z = 1.959963984540054  # 97.5 % quantile of the normal distribution

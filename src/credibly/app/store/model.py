@@ -184,11 +184,9 @@ def _matrix(rows: list[Any], where: str) -> Array:
                 f"{where} must have rows of one length, {len(rows[0])} as the first; row {number} "
                 f"has {len(row) if isinstance(row, list) else 'none'}."
             )
-    for number, row in enumerate(rows):
         for column, cell in enumerate(row):
             fine = cell is None or type(cell) in (int, float)
-            fine = _is_number(cell) if isinstance(cell, str) else fine
-            if not fine:
+            if not (_is_number(cell) if isinstance(cell, str) else fine):
                 raise InputError(
                     f"{where} must hold numbers; row {number}, column {column} is {cell!r:.60}."
                 )

@@ -75,15 +75,6 @@ class RunState:
         }
 
 
-@dataclass(frozen=True)
-class _Found:
-    """A run or predictions in a folder, not opened yet."""
-
-    name: str
-    path: Path
-    predictions: Path | None
-
-
 def is_folder_of_runs(path: str | os.PathLike[str]) -> bool:
     """Return whether a path is a run, or a folder of runs or of predictions of the same rows.
 
@@ -116,20 +107,15 @@ def _same_rows(files: Sequence[Path]) -> bool:
     return False
 
 
-def _search(folder: Path) -> list[_Found]:
-    """Return the runs of a folder, in order of their names."""
+def _search(folder: Path) -> list[tuple[str, Path]]:
+    """Return the names and folders of runs, in order, and files of predictions without one."""
     if is_run(folder):
-        return [_found(folder, folder.resolve().name)]
-    loose = [_Found(file.stem, file, file) for file in _parquet(folder)]
+        return [(folder.resolve().name, folder)]
+    loose = [(file.stem, file) for file in _parquet(folder)]
     below = list(_walk(folder, DEPTH))
     # `runs/a` and `runs/b` are called a and b.
     top = Path(os.path.commonpath([run.parent for run in below])) if below else folder
-    return [*loose, *(_found(run, run.relative_to(top).as_posix()) for run in below)]
-
-
-def _found(folder: Path, name: str) -> _Found:
-    file = folder / PREDICTIONS
-    return _Found(name, folder, file if file.exists() else None)
+    return [*loose, *((run.relative_to(top).as_posix(), run) for run in below)]
 
 
 def _walk(folder: Path, depth: int) -> Iterable[Path]:
@@ -191,27 +177,28 @@ class Runs:
                 found += _search(folder)
             except OSError:  # removed while the server runs
                 continue
-        return [self._state(each) for each in found[:MOST_RUNS]]
+        return [self._state(*each) for each in found[:MOST_RUNS]]
 
-    def _state(self, found: _Found) -> RunState:
+    def _state(self, name: str, path: Path) -> RunState:
         about: JsonObject = {}
         epochs: list[JsonObject] = []
         number, finished, problems = None, True, []
         try:
-            if is_run(found.path):
-                settings = read_config(found.path)["settings"]
+            if is_run(path):
+                settings = read_config(path)["settings"]
                 about = {key: settings[key] for key in SETTINGS if key in settings}
-                finished = (found.path / "calibration.json").exists()
-                epochs = self._epochs(found.path / "log.jsonl")
+                finished = (path / "calibration.json").exists()
+                epochs = self._epochs(path / "log.jsonl")
         except (InputError, OSError) as error:
             problems.append(str(error))
         try:
-            if found.predictions is not None:
-                number = self._number(found.predictions, found.name)
+            file = path if path.is_file() else path / PREDICTIONS
+            if file.exists():
+                number = self._number(file, name)
         except (InputError, OSError) as error:
             problems.append(str(error))
         problem = " ".join(problems)
-        return RunState(found.name, found.path, number, about, epochs, finished, problem)
+        return RunState(name, path, number, about, epochs, finished, problem)
 
     def _number(self, path: Path, name: str) -> int:
         if path not in self._numbers:
