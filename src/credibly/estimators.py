@@ -31,7 +31,12 @@ from sklearn.utils import (
 )
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import (
+    _check_method_params,
+    _check_sample_weight,
+    check_is_fitted,
+    validate_data,
+)
 
 from credibly import checks
 from credibly.arrays import in_order, is_data_frame, label_columns
@@ -331,10 +336,7 @@ class CalibratedMultiLabel(MetaEstimatorMixin, _Decides):
         splitter = self._splitter(self._folds(targets))
         odds = np.full(targets.shape, np.nan)
         for train, test in splitter.split(X, truth, **routed["splitter"]["split"]):
-            part = dict(fit_parameters)
-            for name, value in part.items():
-                if np.ndim(value) and len(value) == len(odds):
-                    part[name] = take_rows(value, train)
+            part = _check_method_params(X, fit_parameters, indices=train)
             copy: Estimator = clone(inner)
             copy.fit(take_rows(X, train), take_rows(truth, train), **part)
             odds[test] = self._log_odds(copy, take_rows(X, test))

@@ -564,14 +564,12 @@ def build_network(
 
     num_outputs = criterion.num_outputs(num_labels)
 
-    def options(*names: str) -> JsonObject:
-        own = {name: getattr(network, name) for name in ("dropout", "frozen", *names)}
-        return {**own, "weights": weights}
-
-    if encoder is not None or getattr(inputs, "texts", None) is not None:
-        given = options("terms", "max_length")
+    text = encoder is not None or getattr(inputs, "texts", None) is not None
+    own = ("terms", "max_length") if text else ("hidden", "image_size", "fixed_norms", "views")
+    given: JsonObject = {name: getattr(network, name) for name in ("dropout", "frozen", *own)}
+    given["weights"] = weights
+    if text:
         return build_text(network.model, inputs, num_outputs, encoder=encoder, **given)
-    given = options("hidden", "image_size", "fixed_norms", "views")
     return models.build(network.model, inputs, num_labels, num_outputs=num_outputs, **given)
 
 

@@ -350,15 +350,12 @@ def manifest_problems(folder: Path) -> dict[Path, str | None]:
     for name, written in files.items():
         if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
             raise InputError(f"{path} must name files of the run; got {name!r:.200}. {ADVICE}")
-        file = folder / name
+        file, problem = folder / name, None
         if not file.is_file():
-            found[file] = f"{file} is missing; {MANIFEST} lists it. {ADVICE}"
+            problem = f"is missing; {MANIFEST} lists it"
         elif checksums.identity(file) != written:
-            found[file] = (
-                f"{file} was changed after training; its checksum in {MANIFEST} differs. {ADVICE}"
-            )
-        else:
-            found[file] = None
+            problem = f"was changed after training; its checksum in {MANIFEST} differs"
+        found[file] = problem and f"{file} {problem}. {ADVICE}"
     return found
 
 

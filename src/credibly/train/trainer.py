@@ -239,9 +239,8 @@ class Trainer:
     def _backward(self, inputs: Tensor, targets: Tensor, rows: Tensor, last: bool) -> Tensor:
         device, accelerator = self.accelerator.device, self.accelerator
         self._seed()
-        full = self.recipe.precision == "float32"
         with nullcontext() if last else accelerator.no_sync(self.model):
-            with nullcontext() if full else accelerator.autocast():
+            with accelerator.autocast():
                 inputs = inputs.to(device, non_blocking=True)
                 outputs = self.plain.hidden(inputs) if self.fused else self.model(inputs)
             outputs = full_precision(outputs)
