@@ -25,6 +25,17 @@ def is_data_frame(value: object) -> TypeGuard[Any]:
     return isinstance(value, _class_of("pandas", "DataFrame"))
 
 
+def is_sparse_matrix(value: object) -> TypeGuard[Any]:
+    """Return whether ``value`` is a matrix of ``scipy.sparse``, without importing scipy.
+
+    Example:
+        >>> is_sparse_matrix(np.eye(2))
+        False
+    """
+    kinds = "spmatrix", "sparray"
+    return isinstance(value, tuple(_class_of("scipy.sparse", name) for name in kinds))
+
+
 def _class_of(module: str, name: str) -> Any:
     """Return a class of an imported module, or () if the module is not imported.
 

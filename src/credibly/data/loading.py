@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from credibly import checks
-from credibly.arrays import column_names, to_numpy
+from credibly.arrays import column_names, is_sparse_matrix, to_numpy
 from credibly.checks import InputError, input_file, listed, located, nearest
 from credibly.data.images import LazyImages
 from credibly.data.preparation import Columns, Preparation
@@ -26,7 +26,6 @@ from credibly.data.readers import (
     all_readers,
 )
 from credibly.data.rows import Data, default_labels, unknown_targets
-from credibly.data.sparse_rows import is_sparse_matrix
 from credibly.data.splits import CALIBRATION, TEST, TRAIN, hold_out, split_rows
 from credibly.targets import MANY_LABELS, Coding, SparseTargets
 from credibly.types import Array, ArrayLike, ArrowTable, JsonObject

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from credibly import checks
-from credibly.arrays import column_names
+from credibly.arrays import column_names, is_sparse_matrix
 from credibly.checks import InputError, fits_memory, located, nearest
-from credibly.data.sparse_rows import SparseRows, is_sparse_matrix
+from credibly.data.sparse_rows import SparseRows
 from credibly.data.splits import PARTS
 from credibly.targets import MANY_LABELS, UNKNOWN, Coding, SparseTargets, Targets, decode, one_hot
 from credibly.types import Array

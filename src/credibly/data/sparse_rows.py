@@ -87,17 +87,3 @@ class SparseRows:
                 f"features must not be infinite; {int(bad.sum())} are, the first in row "
                 f"{row}, column {int(self.matrix.indices[place])}. Use NaN for a missing value."
             )
-
-
-def is_sparse_matrix(values: object) -> bool:
-    """Return whether ``values`` is a matrix of ``scipy.sparse``, without importing scipy.
-
-    Example:
-        >>> is_sparse_matrix(np.eye(2))
-        False
-    """
-    if values is None or isinstance(values, np.ndarray):
-        return False
-    from scipy import sparse
-
-    return sparse.issparse(values)

@@ -12,10 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from credibly.arrays import column_names, to_numpy
+from credibly.arrays import column_names, is_sparse_matrix, to_numpy
 from credibly.checks import InputError, choice
 from credibly.data.preparation import Columns, Preparation, warn_of_position
-from credibly.data.sparse_rows import is_sparse_matrix
 from credibly.files import write_json
 from credibly.notebook import html_table
 from credibly.pipeline import LINKS, Pipeline
