@@ -9,13 +9,7 @@ from torch.nn.functional import logsigmoid
 from credibly import checks
 from credibly.losses.base import LinkFormula, Reduction, working_precision
 from credibly.losses.families import BinaryLoss
-from credibly.losses.fused.entries import EntryLoop, side_numbers, softplus_loop
-from credibly.losses.fused.form import FusedForm
-from credibly.losses.fused.pairs import LinkedPairs
 from credibly.types import LogOdds, Scores
-
-# BCE is SPA with scales and slopes 1 and shifts 0: both use one loop.
-_NUMBERS = side_numbers((1.0, 1.0, 0.0), (1.0, 1.0, 0.0))
 
 
 class BCE(BinaryLoss):
@@ -73,13 +67,9 @@ class BCE(BinaryLoss):
         by = 0.0 if self.pos_weight is None else self.pos_weight.log().tolist()
         return {"link": "shift", "by": by}
 
-    def loop(self) -> FusedForm | None:
+    def softplus_numbers(self) -> tuple[float, ...] | None:
         plain = type(self) is BCE and self.pos_weight is None
-        return EntryLoop(self, softplus_loop, _NUMBERS) if plain else None
-
-    def pairs_loop(self, weight: float) -> FusedForm | None:
-        plain = self.loop() is not None and self.label_weight is None and self.reduction == "mean"
-        return LinkedPairs(self, _NUMBERS, weight) if plain else None
+        return (-1.0, 0.0, 1.0, 1.0, 0.0, 1.0) if plain else None
 
 
 def _positive_factor(weight: float | Tensor) -> Tensor:

@@ -13,7 +13,9 @@ from credibly import checks
 from credibly import targets as coding
 from credibly.arrays import to_numpy
 from credibly.losses.base import Loss, Reduction, belongs, working_precision
+from credibly.losses.fused.entries import EntryLoop, softplus_loop
 from credibly.losses.fused.form import FusedForm
+from credibly.losses.fused.pairs import LinkedPairs
 from credibly.losses.linear.chunks import EntriesLinear, LinearForm
 from credibly.types import ArrayLike, LogOdds, Scores
 
@@ -81,6 +83,20 @@ class Mine(cr.losses.BinaryLoss):
         """Return the compiled loop of the formulas, if there is one.
 
         It is valid only for the class that defines the formulas, not for its subclasses.
+        """
+        numbers = self.softplus_numbers()
+        return None if numbers is None else EntryLoop(self, softplus_loop, numbers)
+
+    def pairs_loop(self, weight: float) -> FusedForm | None:
+        numbers = self.softplus_numbers()
+        plain = self.label_weight is None and self.reduction == "mean"
+        return LinkedPairs(self, numbers, weight) if plain and numbers is not None else None
+
+    def softplus_numbers(self) -> tuple[float, ...] | None:
+        """Return slope, offset and weight of both sides if they are softplus, else None.
+
+        A side is weight · softplus(slope · score + offset). The same holds for subclasses as of
+        ``loop``.
         """
         return None
 

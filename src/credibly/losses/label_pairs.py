@@ -146,15 +146,16 @@ class LabelPairs(WrappedLoss):
     def _bounded_log_odds(self, scores: Scores, known: Tensor) -> LogOdds:
         if self.loss.labelwise:  # a NaN at an unknown label would propagate as 0 × NaN
             scores = torch.where(known, scores, self._even_score)
-        log_odds = self._estimate(scores, known)
         if self._limit is None:
-            return log_odds
+            return self._estimate(scores, known)
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.loss.labelwise):
+            log_odds = self._estimate(scores, known)
         if self.loss.labelwise:
             # Scores out of bounds are replaced before the link. After it, the infinite slope at the
             # edge of a plateau would propagate as 0 × ∞.
-            inside = log_odds.detach().abs() < self._limit
+            inside = log_odds.abs() < self._limit
             calm = self._estimate(torch.where(inside, scores, self._even_score), known)
-            log_odds = torch.where(inside, calm, log_odds.detach())
+            log_odds = torch.where(inside, calm, log_odds)
         return log_odds.clamp(-self._limit, self._limit)
 
     def _reaches_every_probability(self) -> bool:

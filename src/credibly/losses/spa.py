@@ -10,9 +10,6 @@ from torch.nn.functional import logsigmoid
 from credibly import checks
 from credibly.losses.base import LinkFormula, Reduction, working_precision
 from credibly.losses.families import BinaryLoss
-from credibly.losses.fused.entries import EntryLoop, side_numbers, softplus_loop
-from credibly.losses.fused.form import FusedForm
-from credibly.losses.fused.pairs import LinkedPairs
 from credibly.types import LogOdds, Scores
 
 
@@ -89,15 +86,7 @@ class SPA(BinaryLoss):
     def formula(self) -> LinkFormula:
         return {"link": "spa", **{name: getattr(self, name) for name in self.arguments()}}
 
-    def loop(self) -> FusedForm | None:
-        return EntryLoop(self, softplus_loop, self._numbers()) if type(self) is SPA else None
-
-    def pairs_loop(self, weight: float) -> FusedForm | None:
-        plain = type(self) is SPA and self.label_weight is None and self.reduction == "mean"
-        return LinkedPairs(self, self._numbers(), weight) if plain else None
-
-    def _numbers(self) -> tuple[float, ...]:
-        return side_numbers(
-            (self.scale_pos, self.slope_pos, self.shift_pos),
-            (self.scale_neg, self.slope_neg, self.shift_neg),
-        )
+    def softplus_numbers(self) -> tuple[float, ...] | None:
+        present = -self.slope_pos, self.slope_pos * self.shift_pos, 1 / self.scale_pos
+        absent = self.slope_neg, -self.slope_neg * self.shift_neg, 1 / self.scale_neg
+        return (*present, *absent) if type(self) is SPA else None

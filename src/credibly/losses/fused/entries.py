@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from numba import njit
 from torch import Tensor
@@ -118,18 +118,6 @@ def entry_loop(entry: Callable[..., Any]) -> Callable[..., float]:
     return run
 
 
-Side: TypeAlias = tuple[float, float, float]
-"""Scale, slope and shift of one partial loss."""
-
-
-def side_numbers(positive: Side, negative: Side) -> tuple[float, ...]:
-    """Return slope, offset and weight of each side: weight · softplus(slope · v + offset)."""
-    (scale_pos, slope_pos, shift_pos), (scale_neg, slope_neg, shift_neg) = positive, negative
-    present = -slope_pos, slope_pos * shift_pos, 1 / scale_pos
-    absent = slope_neg, -slope_neg * shift_neg, 1 / scale_neg
-    return *present, *absent
-
-
 @njit(**EXACT)
 def softplus_and_sigmoid(x):
     """Return softplus(x) and its derivative."""
@@ -141,6 +129,7 @@ def softplus_and_sigmoid(x):
 
 @njit(**EXACT)
 def _entry(v, present, n):
+    """Return weight · softplus(slope · v + offset) and its slope; ``n`` has both sides' numbers."""
     slope = n[0] if present else n[3]
     offset = n[1] if present else n[4]
     weight = n[2] if present else n[5]

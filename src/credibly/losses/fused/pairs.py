@@ -72,7 +72,7 @@ class LinkedPairs(FusedForm):
 
     loss: BinaryLoss
     numbers: tuple[float, ...]
-    """See ``entries.side_numbers``."""
+    """See ``BinaryLoss.softplus_numbers``."""
     weight: float
 
     def on_cpu(self, scores: Scores, targets: Tensor, needs_grad: bool) -> ValueAndGradient:
