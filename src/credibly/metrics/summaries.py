@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
@@ -480,15 +480,7 @@ def summary(
         >>> round(numbers["ACE"], 4), round(numbers["NLL"], 4)
         (0.2167, 0.2541)
     """
-    return summarised(probabilities, targets, scores, sets, min_count, bins).numbers
-
-
-class Summarised(NamedTuple):
-    """The accumulator of some rows, their metrics, and the arrays as ``Summary`` takes them."""
-
-    found: Summary
-    numbers: dict[str, float]
-    rows: tuple[Array, Array, Array, Array | None]
+    return summarised(probabilities, targets, scores, sets, min_count, bins)[1]
 
 
 def summarised(
@@ -498,8 +490,8 @@ def summarised(
     sets: ArrayLike | None,
     min_count: int,
     bins: int,
-) -> Summarised:
-    """Return what ``summary`` measures, with its arguments."""
+) -> tuple[Summary, dict[str, float], tuple[Array, Array, Array, Array | None]]:
+    """Return the accumulator, the metrics and the checked arrays of ``summary``."""
     values, truth = probability_pair(probabilities, targets)
     ranked = values if scores is None else to_numpy(scores)
     chosen, decoded = None if sets is None else as_sets(sets), Targets(truth)
@@ -511,7 +503,7 @@ def summarised(
     numbers = found.numbers(precisions(totals), aurocs(totals), min_count)
     if chosen is not None:
         numbers |= _set_numbers(chosen, decoded)
-    return Summarised(found, numbers, (values, truth, ranked, chosen))
+    return found, numbers, (values, truth, ranked, chosen)
 
 
 def _set_numbers(sets: Array, truth: Targets) -> dict[str, float]:

@@ -287,9 +287,7 @@ def _write_calibrated(dataset: Dataset, executor: Executor, out: Path, pipeline:
             for _, batch in rows:
                 writer.append(batch.mapped(pipeline.probabilities, scores=logits))
 
-    nothing = Accumulator()
-    nothing.sums = {}
-    write_shards(dataset, executor, out, nothing, work)
+    write_shards(dataset, executor, out, Accumulator(), work)
 
 
 def _num_labels(loss: str | Loss | None, num_scores: int) -> int:

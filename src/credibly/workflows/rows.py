@@ -22,9 +22,8 @@ from credibly.data.splits import uniforms
 from credibly.executors.executor import A, Executor, is_remote
 from credibly.files import check_out
 from credibly.predictions import Dataset, Predictions
-from credibly.predictions.shard import parquet_files, shard_name
+from credibly.predictions.shard import shard_name
 from credibly.types import Array, FilePath
-from credibly.untrusted.tables import open_parquet
 
 if TYPE_CHECKING:
     from credibly.pipeline import Pipeline
@@ -287,10 +286,6 @@ def holds_top_labels(path: FilePath) -> bool:
         False
     """
     try:
-        first = parquet_files(Path(path))[0]
-        if first.suffix != ".parquet":
-            return False
-        with open_parquet(first) as file:
-            return {"top", "p"} <= set(file.schema_arrow.names)
+        return Dataset(path, partial=True).top
     except (OSError, ValueError):
-        return False  # damaged: the reader reports the problem
+        return False  # of another kind, or damaged: the reader reports the problem
