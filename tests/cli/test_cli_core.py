@@ -133,7 +133,11 @@ OUTCOMES = {
     "bad input": (_raise(InputError("x must hold.")), 2, "credibly try: x must hold.\n"),
     "no memory": (_raise(MemoryError()), 2, "credibly try: there is not enough memory"),
     "a pipe of its own": (_raise(BrokenPipeError(32, "Broken pipe")), 2, "credibly try: Broken"),
-    "no file": (_raise(FileNotFoundError(2, "No such file", "f")), 2, "credibly try: f: No such"),
+    "no file": (
+        _raise(FileNotFoundError(2, "No such file", "f")),
+        2,
+        "credibly try: there is no file f.",
+    ),
     "interrupted": (_raise(KeyboardInterrupt()), 130, "credibly: interrupted"),
 }
 

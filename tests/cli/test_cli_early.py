@@ -28,7 +28,7 @@ WRONG = {
     "audit spa --out x.txt": "--out must end in .svg",
     "report p.parquet --out p.parquet": "--out must not be an input",
     "report p.parquet --out /dev/null": "--out must be a file to write",
-    "export run --out /dev/null": "--out must be a file to write",
+    "export run --out /dev/null": "--out must end in .onnx",
     "predict run digits --out /dev/null": "--out must be",
     "serve p.parquet --port 99999": "--port must lie between 0 and 65,535",
     "evaluate p.parquet --bins 0": "--bins must lie between",

@@ -120,4 +120,4 @@ def test_joint_needs_truth_and_joint_from_needs_joint(tmp_path, capsys):
     assert run(path, "a", "--joint") == 2
     assert "is fitted on rows with known truth" in capsys.readouterr().err
     assert run(path, "a", "--joint-from", "x.json") == 2
-    assert "must come with `--joint`" in capsys.readouterr().err
+    assert "--joint-from needs --joint" in capsys.readouterr().err

@@ -108,7 +108,7 @@ def test_files_that_are_not_there_or_hold_nothing(tmp_path):
 def test_parts_with_other_labels_are_named(tmp_path):
     random_record(4, ["dog", "cat"]).write(tmp_path / "part-0.parquet")
     random_record(4, ["dog", "cow"]).write(tmp_path / "part-1.parquet")
-    with pytest.raises(InputError, match=r"part-1.parquet lacks \['cat'\] and has \['cow'\] besid"):
+    with pytest.raises(InputError, match=r"part-1.parquet lacks 'cat' and has 'cow' besid"):
         Predictions.read(tmp_path)
     random_record(4, ["dog", "cat"]).write(tmp_path / "part-1.parquet")
     with pytest.raises(
@@ -203,7 +203,7 @@ def test_bad_requests_are_explained(tmp_path):
         record[3]  # pyright: ignore[reportArgumentType]
     with pytest.raises(InputError, match=r"no label 'cow'"):
         record.select(["cow"])
-    with pytest.raises(InputError, match=r"labels must agree; part 1 lacks \['cat'\]"):
+    with pytest.raises(InputError, match=r"labels must agree; part 1 lacks 'cat'"):
         Predictions.concat([record, record.select(["dog"])])
     with pytest.raises(InputError, match=r"no label 'cow'"):
         record.join_truth(np.zeros((5, 1)), labels=["cow"])

@@ -250,8 +250,8 @@ def test_evaluate_and_also_of_the_command(files, capsys):
             "other rows",
         ),
         (["evaluate", "TEST", "--joint-from", "TEST"], "other rows"),
-        (["joint", "fit", "TEST"], "add --out"),
-        (["joint", "fit", "TEST", "--out", "OUT.json", "--components", "two"], "whole numbers"),
+        (["joint", "fit", "TEST", "--out", "OUT"], "--out must end in .json"),
+        (["joint", "fit", "TEST", "--out", "OUT.json", "--components", "0"], "at least 1"),
     ],
 )
 def test_commands_say_what_is_missing(files, tmp_path, capsys, arguments, message):

@@ -115,7 +115,7 @@ def test_compare_prints_a_table_that_says_how_to_read_it(rows, tmp_path, capsys)
         ("unknown preset 'spacoco'", ["train", "ROWS", "--preset", "spacoco", "--out", "OUT"]),
         ("Did you mean 'epochs'", ["train", "ROWS", "--config", "TOML", "--out", "OUT"]),
         ("must be a run folder", ["predict", "nowhere", "ROWS", "--out", "OUT"]),
-        ("must be a run folder", ["export", "nowhere", "--out", "OUT"]),
+        ("must be a run folder", ["export", "nowhere", "--out", "nowhere.onnx"]),
         ("at least one loss", ["compare", "ROWS", "--losses", ",", "--out", "OUT"]),
     ],
 )

@@ -10,7 +10,7 @@ from credibly.cli.terminal import tell
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Printed):
-    """Check whether a loss is proper; print its link and range, and draw it with --out.
+    """Check whether a loss is proper, and show its link.
 
     Examples:
       credibly audit spa
@@ -20,7 +20,7 @@ class Options(Printed):
         loss: name of a loss, e.g. spa, asl, 'focal(gamma_neg=3)'
         num_labels: number of labels, for losses that need it
         average_size: average number of labels per row, for losses that need it
-        out: draw the link and the partial losses (.svg, .png, .pdf)
+        out: file to draw the link and the partial losses in (.svg, .png, .pdf)
     """
 
     loss: str = option(positional=True)

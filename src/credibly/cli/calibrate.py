@@ -20,13 +20,13 @@ SHOWN = ("mAP@y", "mAP@x", "ACE", "MCE", "ECE", "NLL", "Brier")
 
 @dataclass(frozen=True, kw_only=True)
 class Options(ImportOptions, Scanned):
-    """Turn the scores of a model trained elsewhere into calibrated probabilities.
+    """Turn the scores of a model into calibrated probabilities.
 
-    The command compares the link of the loss and the raw scores, each alone and with a calibrator:
-    temperature scaling, Platt scaling (affine), beta and per-label. One part of the rows is used
-    for this, by cross-validated log loss. The command keeps the best candidate and shows the
-    metrics of the other rows before and after. Scores of a softmax are calibrated before the
-    softmax, so rows still sum to 1.
+    The calibrator is fitted on one part of the rows. The metrics of the other rows show the effect.
+    By default the command tries the link of the loss and the raw scores, each alone and with
+    temperature scaling, Platt scaling (affine), beta and per-label calibration. It keeps the best
+    one by cross-validated log loss. Scores of a softmax are calibrated before the softmax, so rows
+    still sum to 1.
 
     SCORES is .npz (`scores`, `targets`, optional `labels`, `ids`, `split`), .csv or .parquet
     (`s:<label>` or plain label columns, `y:<label>`, optional `id`, `split`). If `split` is given,
@@ -49,12 +49,10 @@ class Options(ImportOptions, Scanned):
         save: file to write the fitted map to
         apply: map to apply instead of fitting one
         values: what columns without prefix and arrays hold (default: logits)
-        method: auto: choose between the link and the raw scores, and choose the calibrator, by
-            cross-validated log loss. Any other value: the calibrator after the link (affine is
-            Platt scaling)
+        method: calibrator to fit; auto tries all and keeps the best (affine is Platt scaling)
         fraction: share of the rows with truth that is used for fitting
         rows: number of rows that are used for fitting, instead of --fraction
-        keep: rows to write; judged: only those that were not used for fitting
+        keep: rows to write; judged: only those that were not used for fitting, for `evaluate`
         seed: seed of the split
     """
 
@@ -76,7 +74,9 @@ def run(options: Options) -> None:
     from credibly.names import check_loss
 
     if options.out is None and options.save is None:
-        raise input_error("Give --out (predictions file), --save (map), or both.")
+        raise input_error(
+            "there is nothing to write; give --out FILE for predictions, --save MAP, or both."
+        )
     if options.loss is not None:
         check_loss(options.loss)
     inputs = check_inputs(options, options.scores, options.apply)

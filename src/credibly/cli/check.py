@@ -12,13 +12,14 @@ DAMAGED = 1
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Printed):
-    """Verify predictions, a folder of shards, a run or a comparison.
+    """Verify files, or test predictions for drift.
 
-    The command compares checksums, reads every value, counts the shards and compares their ids. It
-    reports files without a checksum. The exit code is 0 if nothing is wrong, 1 if something is
-    wrong, and 2 if PATH cannot be checked. With --against, the command tests for drift instead. It
-    compares probabilities and label rates with those of reference rows, such as the rows that the
-    calibrator was fitted on. The exit code is 1 if they differ.
+    The command compares checksums, reads every value, counts the shards and compares their ids. The
+    exit code is 0 if nothing is wrong, 1 if something is wrong, and 2 if PATH cannot be checked.
+
+    With --against, the command tests for drift instead. It compares probabilities and label rates
+    with those of reference rows, such as the rows that the calibrator was fitted on. The exit code
+    is 1 if they differ.
 
     Examples:
       credibly check predictions.parquet
@@ -37,6 +38,7 @@ class Options(Printed):
 
 
 def run(options: Options) -> int:
+    from credibly.notebook import counted
     from credibly.workflows import check_files
 
     if options.against is not None:
@@ -55,9 +57,8 @@ def run(options: Options) -> int:
             reason = file.problem or "the file was changed after it was written."
             print_text(f"{file.path}: {reason}")
     if not options.quiet:
-        count = len(found.files)
-        checked = f"{found.kind}: {count} {'entry' if count == 1 else 'entries'} checked"
-        print_text(f"{checked}; {'nothing' if found.sound else 'see above what'} is wrong.")
+        verdict = "nothing is wrong" if found.sound else "see above what is wrong"
+        print_text(f"{counted(len(found.files), 'file')} checked: {verdict}.")
     return 0 if found.sound else DAMAGED
 
 

@@ -115,8 +115,9 @@ def flags_of(options: OptionsType) -> list[Flag]:
         >>> [(each.shown, each.kind.__name__) for each in flags_of(Options)][-2:]
         [('--against', 'str'), ('--false-alarms', 'float')]
     """
-    hints, words = typing.get_type_hints(options), {}
+    hints, words, titles = typing.get_type_hints(options), {}, {}
     for own in reversed(options.__mro__):
+        titles |= dict.fromkeys(vars(own).get("__annotations__", ()), vars(own).get("TITLE", ""))
         arguments = inspect.cleandoc(own.__doc__ or "").partition("\nArgs:\n")[2]
         words |= {name: " ".join(text.split()) for name, text in _ARGUMENT.findall(arguments)}
     found = []
@@ -129,6 +130,8 @@ def flags_of(options: OptionsType) -> list[Flag]:
         if typing.get_origin(hint) is Literal:
             about.setdefault("choices", typing.get_args(hint))
             hint = str
+        if titles.get(field.name):
+            about.setdefault("group", titles[field.name])
         if isinstance(hint, NewType):
             about.setdefault("metavar", hint.__name__.upper())
             hint = hint.__supertype__
@@ -267,7 +270,7 @@ def _flags(options: Mapping[str, Option]) -> dict[str, tuple[type, JsonObject]]:
     return {
         name: (
             tuple[each.kind, ...] if each.many else each.kind,
-            {"help": each.help, "choices": each.choices},
+            {"help": each.help, "choices": each.choices, "group": "data files"},
         )
         for name, each in options.items()
     }
@@ -330,10 +333,18 @@ def build_parser(
     )
     parser.add_argument("--version", action="version", version=f"credibly {__version__}")
     parsers = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    shared = {each.name for kind in (Scanned, WithTexts) for each in dataclasses.fields(kind)}
     for name, options in commands.items():
         text = inspect.cleandoc(options.__doc__ or "").partition("\n\nArgs:\n")[0]
+        flags = sorted(flags_of(options), key=lambda each: each.name in shared)
+        needed = [
+            each.shown if each.positional else f"{each.flag} {_metavar(each)}"
+            for each in sorted(flags, key=lambda each: not each.positional)
+            if each.required
+        ]
         sub = parsers.add_parser(
             name,
+            usage=" ".join(["credibly", name, *needed, "[options]"]),
             help=text.splitlines()[0].replace("%", "%%"),
             description=text,
             formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -341,8 +352,6 @@ def build_parser(
             allow_abbrev=False,
         )
         groups: dict[str, argparse._ActionsContainer] = {"": sub}
-        shared = {each.name for kind in (Scanned, WithTexts) for each in dataclasses.fields(kind)}
-        flags = sorted(flags_of(options), key=lambda each: each.name in shared)
         for each in flags:
             title = str(each.about.get("group", ""))
             if title not in groups:
@@ -371,6 +380,9 @@ class _CommandParser(argparse.ArgumentParser):
     """The commands, or the flags of one command."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # pyright: ignore
+        command = (args or ["-"])[0]
+        if self.prog == "credibly" and not command.startswith("-") and command not in self.known:
+            self.error(f"there is no command {command!r}.{self._hint(command)}")
         namespace, rest = super().parse_known_args(args, namespace)
         if rest:  # in the parser of the command, which knows its flags
             flag = next((text for text in rest if text.startswith("-")), "").partition("=")[0]
@@ -378,8 +390,6 @@ class _CommandParser(argparse.ArgumentParser):
         return namespace, rest
 
     def error(self, message: str) -> NoReturn:
-        if match := re.search(r"argument COMMAND: invalid choice: '(.*?)'", message):
-            message = f"there is no command {match[1]!r}.{self._hint(match[1])}"
         message += "" if message.endswith((".", "?")) else "."
         if "required: QUERY" in message:
             message += " A query must not begin with -; write '!knife' instead of '-knife'."
@@ -393,31 +403,53 @@ class _CommandParser(argparse.ArgumentParser):
 
 
 def _add(parser: argparse._ActionsContainer, flag: Flag, required: bool) -> None:
-    metavar = flag.about.get("metavar", flag.name.upper() if flag.positional else None)
-    settings: JsonObject = {"help": _help(flag), "metavar": metavar}
+    settings: JsonObject = {"help": _help(flag), "metavar": _metavar(flag)}
     settings["choices"] = flag.choices or None
     if flag.positional:
         if flag.many or not required:
             settings["nargs"] = "?" if not flag.many else "+" if required else "*"
-        parser.add_argument(flag.name, type=flag.kind, **settings)
-    elif flag.kind is bool:
+        parser.add_argument(flag.name, type=_reader(flag.kind), **settings)
+    elif flag.kind is bool and "owner" in flag.about:
         action = argparse.BooleanOptionalAction
         parser.add_argument(flag.flag, dest=flag.name, action=action, help=settings["help"])
+    elif flag.kind is bool:  # --no-… is for what a TOML file sets
+        unset: JsonObject = {"dest": flag.name, "default": argparse.SUPPRESS}
+        parser.add_argument(flag.flag, action="store_true", help=settings["help"], **unset)
+        no = flag.flag.replace("--", "--no-", 1)
+        parser.add_argument(no, action="store_false", help=argparse.SUPPRESS, **unset)
     else:
         # Comma-separated, so a list never takes the next positional argument.
-        kind = _list_of(flag.kind) if flag.many else flag.kind
+        kind = _list_of(flag.kind) if flag.many else _reader(flag.kind)
         parser.add_argument(flag.flag, dest=flag.name, type=kind, required=required, **settings)
+
+
+def _metavar(flag: Flag) -> str | None:
+    """Return what the help text calls a value; None for the listed choices."""
+    usual = flag.name.upper()
+    if not flag.positional:
+        usual = "A,B" if flag.many else {int: "N", float: "X"}.get(flag.kind, usual)
+    return flag.about.get("metavar", None if flag.choices and not flag.positional else usual)
 
 
 COMMA = re.compile(r',(?![^(]*\))(?=(?:[^"]*"[^"]*")*[^"]*$)')
 """Between values: not inside brackets, nor inside quotes, as in --labels '"pain, chest",fever'."""
 
 
+def _reader(kind: Callable[..., object]) -> Callable[[str], object]:
+    """Return the conversion of a text; errors of argparse call the type by its name."""
+
+    def read(text: str) -> object:
+        return kind(text)
+
+    read.__name__ = {int: "whole number", float: "number"}.get(kind, "text")
+    return read
+
+
 def _list_of(kind: Callable[..., object]) -> Callable[[str], tuple[object, ...]]:
     def parse(text: str) -> tuple[object, ...]:
         return tuple(kind(part.strip('"')) for part in COMMA.split(text) if part)
 
-    parse.__name__ = f"comma-separated {kind.__name__}"  # the name in errors of argparse
+    parse.__name__ = f"list of {_reader(kind).__name__}s"
     return parse
 
 

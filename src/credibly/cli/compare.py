@@ -19,11 +19,11 @@ COLUMNS = ("top-1 error", "mAP@y", "mAP@x", "ACE", "MCE", "NLL", "ACE, sigmoid",
 
 @dataclass(frozen=True, kw_only=True)
 class CompareOptions(Printed):
-    """Train several losses with several seeds on the same split; compare their test metrics.
+    """Train with several losses and seeds, and compare them.
 
-    Options of `credibly train` apply to every run, except --loss and --seed. Finished runs are
-    kept. After an interruption, run the same command again. OUT holds results.json and a folder
-    runs/ with one run folder per loss and seed.
+    Every loss is trained and tested on the same rows. OUT holds results.json and a folder runs/
+    with one run folder per loss and seed. The options of `credibly train` apply to every run. After
+    an interruption, run the same command again; finished runs are kept.
 
     Example:
       credibly compare digits --losses bce,asl,spa,spa+lpr --seeds 3 --jobs 2 --out compared

@@ -48,7 +48,7 @@ SHELLS = tuple(SCRIPTS)
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Print a completion script for a shell: commands, flags and values.
+    """Print a completion script for bash, zsh or fish.
 
     Examples:
       credibly completion bash > ~/.local/share/bash-completion/completions/credibly

@@ -52,11 +52,11 @@ Next:
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Printed):
-    """Train, calibrate, search and report on embedded data; needs no download.
+    """Train, calibrate, search and report on embedded data.
 
-    The demo trains asl, bce and bce+twl on images of scanned digits, prints and explains the
-    results, searches the predictions and writes a report. Finished runs in OUT are kept, so you can
-    stop it and run it again.
+    The demo trains a small network with the losses asl, bce and bce+twl on images of scanned
+    digits. It explains the results, searches the predictions and writes a report. Nothing is
+    downloaded. You can stop it and run it again, because finished runs in OUT are kept.
 
     Example:
       credibly demo
@@ -80,14 +80,13 @@ def run(options: Options) -> None:
     from credibly import data
     from credibly.app import report
     from credibly.cli.compare import show
-    from credibly.cli.search import show as show_answer
     from credibly.retrieve import search
     from credibly.workflows import compare
 
     start = time.monotonic()
     scenery = {"n": options.rows, "clutter": CLUTTER}
     scenes = data.load("digits", seed=options.seed, **scenery)
-    if not options.silent:
+    if not options.json:
         sizes = {name: len(scenes.part(name)) for name in ("train", "calibration", "test")}
         print_text(
             OPENING.format(
@@ -120,13 +119,17 @@ def run(options: Options) -> None:
     if options.json:
         found = {"search": answer.to_dict(), "report": str(page)}
         return print_json({**results.to_dict(), **found})
-    if options.quiet:
-        return None
     show(results, COLUMNS)
     wrong = results.losses["asl"]["ACE, sigmoid"]["mean"]
     words = {"sigmoid": f"{wrong:.2f}", "size": results.average_size, "query": QUERY}
     print_text("\n" + EXPLANATION.format(**words))
-    show_answer(answer)
+    print_text(
+        f"Search for a 3 and a 7 but no 1, {QUERY}, in the run with the lowest NLL: "
+        f"{answer.expected_hits:.0f} hits expected, {answer.known_hits} real. First:"
+    )
+    for hit in answer.hits:
+        print_text(f"  {hit.id}  {hit.probability:.0%}  {'right' if hit.truth else 'wrong'}")
+    print_text("")
     print_text(
         NEXT.format(report=page, predictions=best, images=images, query=QUERY)
         + f"\nThe demo took {time.monotonic() - start:.0f} seconds."

@@ -25,6 +25,8 @@ def sentence(error: BaseException) -> str:
         before, after = error.object[: error.start], error.object[error.start :]
         name = before.rpartition("\0")[2] + after.partition("\0")[0]
         return f"file names must be valid UTF-8; got {name!r}. Rename the file."
+    if isinstance(error, FileNotFoundError) and error.filename:
+        return f"there is no file {error.filename}."
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error)

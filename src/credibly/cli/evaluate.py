@@ -17,15 +17,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Scanned):
-    """Measure accuracy and calibration of predictions with known truth.
+    """Measure accuracy and calibration of predictions.
 
-    mAP@y is the mean average precision over labels. ACE is the calibration error over bins of equal
-    width with at least --min-count entries. NLL is the log loss. Micro and macro F1 count a label
-    as returned if its probability is at least 0.5. --papers adds mAP@x (over rows), MCE and ECE
-    (calibration errors), Brier score, sizes, AUROC, F1-top-4 and ECE-top-4 (the four most probable
-    labels of each row). If some rows have no label, IN accuracy and OUT MMC are added, too.
-    --by-label prints precision, recall, F1 and calibration of every label. Files of any size are
-    read in batches.
+    The file must hold the truth. NLL is the log loss. ACE is the calibration error: the mean gap
+    between probability and frequency, over bins of equal width with at least --min-count entries.
+    mAP@y is the mean average precision over labels. For F1, a label is returned if its probability
+    is at least 0.5. --papers adds mAP@x (over rows), MCE and ECE (other calibration errors), Brier
+    score, sizes, AUROC, F1-top-4 and ECE-top-4 (on the four most probable labels of each row).
+    If some rows have no label, IN accuracy and OUT MMC are added.
 
     Examples:
       credibly evaluate predictions.parquet

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
-from credibly.cli.command import option
+from credibly.cli.command import input_error, option
 from credibly.cli.terminal import print_json, print_text
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Export a run or a map to ONNX, with link, calibrator and decision rule.
+    """Export a run or a map to ONNX.
 
-    The ONNX file of a run maps inputs to scores, probabilities and label sets. That of a map
-    (`credibly calibrate --save map.json`) takes scores, or probabilities if the map was fitted on
-    probabilities. The command runs the file in onnxruntime and compares it with torch:
-    probabilities on noise, and label sets on the scores that the run stored. If they differ,
-    nothing is written.
+    The file of a run maps inputs to scores, calibrated probabilities and label sets. The file of a
+    map (`credibly calibrate --save map.json`) takes scores, or probabilities if the map was fitted
+    on probabilities. The command runs the file in onnxruntime and compares the result with torch.
+    If they differ, nothing is written.
 
     Example:
       credibly export runs/digits --out digits.onnx
@@ -39,7 +39,11 @@ def run(options: Options) -> None:
     from credibly.files import check_out
     from credibly.notebook import counted
 
-    check_out(options.out)
+    check_out(options.out, (".onnx",))
+    if not options.folder.endswith(".json") and Path(options.folder).is_file():
+        raise input_error(
+            f"SOURCE must be the folder of a run, or a map.json; {options.folder} is neither."
+        )
     from credibly import train
 
     if options.folder.endswith(".json"):

@@ -31,6 +31,8 @@ class ImportOptions:
         coding: meaning of −1 if all targets are −1 or +1; signed: absent; unknown: unknown
     """
 
+    TITLE = "what the columns are"
+
     truth: File | None = None
     labels: tuple[str, ...] = ()
     id_column: str | None = None
@@ -113,7 +115,7 @@ def run(options: Options) -> None:
     terminal.tell(
         options,
         {"out": options.out, "rows": rows, "labels": labels, "has_truth": known},
-        f"{counted(rows, 'row')} × {counted(labels, 'label')}, "
-        f"{'with their' if known else 'without'} truth, written to {options.out}. "
-        f"Next: credibly {'evaluate' if known else 'search'} {options.out}",
+        f"Wrote {counted(rows, 'row')} × {counted(labels, 'label')}, "
+        f"{'with' if known else 'without'} truth, to {options.out}. Next: credibly "
+        + (f"evaluate {options.out}" if known else f"search {options.out} QUERY"),
     )

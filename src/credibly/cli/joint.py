@@ -6,24 +6,24 @@ from dataclasses import dataclass
 from typing import Literal
 
 from credibly.cli import terminal
-from credibly.cli.command import File, Partial, Printed, input_error, option
+from credibly.cli.command import File, Partial, Printed, option
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Partial, Printed):
-    """Fit a joint model of dependent labels on held-out predictions with truth.
+    """Fit a joint model of labels that depend on each other.
 
-    The command compares three models by cross-validated joint log score: independent labels, a
-    factor for the number of labels, and mixtures of labels that appear together. It keeps a richer
-    model only if it is better by more than one standard error and raises the log loss of single
-    labels by at most 1 %. Pass the file to `--joint-from` of search, sets, evaluate and serve.
+    PREDICTIONS must be held-out predictions with truth. The command compares independent labels, a
+    factor for the number of labels per row, and mixtures of labels that appear together. It keeps a
+    richer model only if its cross-validated log score is clearly better. Pass OUT to --joint-from
+    of search, sets, evaluate and serve.
 
     Examples:
       credibly joint fit held-out.parquet --out joint.json
       credibly search test.parquet '+dog +cat' --joint --joint-from joint.json
 
     Args:
-        action: what to do
+        action: the only action: fit a model and write it to OUT
         predictions: held-out predictions with truth
         out: JSON file to write
         components: numbers of mixture components to try, separated by commas
@@ -32,20 +32,20 @@ class Options(Partial, Printed):
 
     action: Literal["fit"] = option(positional=True, metavar="fit")
     predictions: str = option(positional=True)
-    out: File | None = None
-    components: str = "1,3"
+    out: File
+    components: tuple[int, ...] = (1, 3)
     seed: int = option(0, between=(0, 2**63 - 1))
 
 
 def run(options: Options) -> None:
+    from credibly.files import check_out
     from credibly.notebook import counted
     from credibly.retrieve.joint.model_selection import fit_joint_file
 
-    if options.out is None:
-        raise input_error("`joint fit` needs a file to write to; add --out joint.json.")
+    check_out(options.out, (".json",), inputs=[options.predictions])
     fitted = fit_joint_file(
         options.predictions,
-        components=tuple(_numbers(options.components)),
+        components=options.components,
         seed=options.seed,
         partial=options.partial,
     )
@@ -59,18 +59,9 @@ def run(options: Options) -> None:
         columns = ["model", "joint log score per row", "log loss of single labels"]
         terminal.print_table("", columns, rows)
         terminal.print_text(
-            f"{fitted.chosen} of {counted(fitted.rows, 'row')} with truth is in {options.out}"
+            f"Wrote the model {fitted.chosen}, fitted on {counted(fitted.rows, 'row')}, to "
+            f"{options.out}."
         )
 
     names = ("chosen", "log_scores", "log_losses", "rows")
     terminal.tell(options, {name: getattr(fitted, name) for name in names}, show)
-
-
-def _numbers(text: str) -> list[int]:
-
-    try:
-        return [int(number) for number in text.split(",")]
-    except ValueError as error:
-        raise input_error(
-            f"`components` must be whole numbers separated by commas; got {text!r}."
-        ) from error

@@ -30,12 +30,11 @@ PAPERS = {
 
 @dataclass(frozen=True, kw_only=True)
 class PaperOptions(Printed):
-    """List the papers, show a training protocol, or print a table beside your own runs.
+    """Show the papers, their training protocols and tables.
 
-    With --data and --out, each row of the table belongs to a run folder below OUT. Its test metrics
-    are shown before the printed numbers. --run trains the rows that have no run yet. After an
-    interruption, run the same command again. Options of `credibly train` replace those of the
-    preset.
+    With --data and --out, the table shows the test metrics of your runs beside the printed numbers.
+    --run trains the rows of the table that have no run in OUT yet. After an interruption, run the
+    same command again. Options of `credibly train` override those of the preset.
 
     Examples:
       credibly papers

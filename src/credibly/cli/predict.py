@@ -12,11 +12,12 @@ from credibly.cli.terminal import progress, tell
 
 @dataclass(frozen=True, kw_only=True)
 class PredictOptions(Printed):
-    """Predict with a trained run: calibrated probabilities, scores and, if known, the truth.
+    """Predict new rows with a trained run.
 
-    OUT is a .parquet file, a .csv file with the same columns, or a folder with one file per shard.
-    Every command reads .parquet files, and such a folder as one file. With torchrun, each process
-    writes its share of the shards. Shards that exist are skipped.
+    OUT gets the calibrated probabilities, the scores and, if it is known, the truth. It is a
+    .parquet file, a .csv file with the same columns, or a folder with one file per shard. Every
+    command reads such a folder like one file. With torchrun, each process writes some of the
+    shards. Shards that exist are skipped.
 
     Examples:
       credibly predict runs/digits digits --part test --out predictions.parquet
@@ -28,7 +29,7 @@ class PredictOptions(Printed):
         folder: folder of a finished run, or its .onnx file
         data: what to predict: a name, a file, or KIND:PATH
         out: a .parquet or .csv file (- prints CSV), or a folder for shards
-        part: which rows
+        part: split of DATA to predict
         shards: number of shards (default: one per process)
         format: columns of a .csv file. predictions: the columns of the Parquet file; wide: ids and
             probabilities; lists: ids and label sets. wide and lists use the headers of the training

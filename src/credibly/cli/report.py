@@ -10,7 +10,9 @@ from credibly.cli.terminal import progress, tell
 
 @dataclass(frozen=True, kw_only=True)
 class Options(WithTexts, Partial, Printed):
-    """Write one self-contained HTML page with verdict, charts, intervals and all labels.
+    """Write an HTML report about predictions.
+
+    The page shows a verdict, charts, intervals and every label. It needs no network.
 
     Examples:
       credibly report runs/spa/predictions.parquet --out report.html
@@ -42,7 +44,7 @@ def run(options: Options) -> None:
 
     if options.images is not None and options.image_folder is None and options.texts is None:
         raise input_error(
-            "`--images` needs --image-folder DIR for images, or --texts DATA for texts."
+            "--images needs --image-folder DIR for images, or --texts DATA for texts."
         )
     texts = None
     if options.texts:

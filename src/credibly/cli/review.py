@@ -17,13 +17,14 @@ MAX_SHOWN = 20
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Scanned):
-    """Rank labels that are probably wrong, and estimate the number of errors.
+    """List labels that are probably wrong, for review.
 
     PREDICTIONS must hold the truth, and calibrated probabilities of a model that was not trained on
     these rows. A label is missing (annotated absent, probably present), extra (annotated present,
-    probably absent) or unknown (not annotated, probably present). The most certain come first. The
-    queue is written as CSV with an empty column `decision`, as tasks for Label Studio or as labels
-    for FiftyOne. --reviews applies the decisions of reviewers and writes the corrected predictions.
+    probably absent) or unknown (not annotated, probably present). The most certain come first.
+
+    --out writes the labels to review: a CSV file with an empty column `decision`, tasks for Label
+    Studio, or labels for FiftyOne. --reviews reads the decisions and writes corrected predictions.
 
     Examples:
       credibly review predictions.parquet --top 200 --out queue.csv
@@ -32,15 +33,15 @@ class Options(Scanned):
 
     Args:
         predictions: predictions file, or folder of shards
-        top: maximum number of labels in the queue
+        top: maximum number of labels to list
         kinds: kinds of labels to list, separated by commas
         min_probability: minimum probability that a listed label is wrong
         out: file to write; - prints it
-        format: format of the queue and of --reviews
+        format: format of OUT and of --reviews
         root: with label-studio: address of the folder with the items
         suffix: with label-studio: ending of the items, e.g. .jpg
-        reviews: reviewed queue to apply
-        queue: with fiftyone and --reviews: the queue as CSV
+        reviews: file with the decisions of reviewers, to correct the truth
+        queue: with fiftyone and --reviews: the CSV file of the labels to review
     """
 
     predictions: str = option(positional=True)

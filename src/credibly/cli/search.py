@@ -19,7 +19,7 @@ SHOWN = 80
 
 @dataclass(frozen=True, kw_only=True)
 class Options(WithTexts, Scanned):
-    """Search predictions for labels that you want and labels that you do not want.
+    """Search for rows by labels that you want or do not want.
 
     A query is '+fork +apple -knife' or any boolean expression: '(dog | cat) & !beach'. A word
     without a sign is wanted. Names with spaces need quotes. A query must not begin with '-'; write
@@ -107,7 +107,7 @@ def _joint(options: Options) -> Joint | None:
 
     if not options.joint:
         if options.joint_from:
-            raise input_error("`--joint-from` must come with `--joint`; add it.")
+            raise input_error("--joint-from needs --joint; add it.")
         return None
     beside = Path(options.predictions + ".joint.json")
     source = options.joint_from or (beside if beside.exists() else options.predictions)
@@ -129,28 +129,23 @@ def _count(expected: float) -> str:
     return f"{expected:.4g}" if expected < 1000 else f"{expected:,.0f}"
 
 
-def show(answer: Answer) -> None:
-    """Print the best rows and the expected number of hits."""
+def _show(options: Options, answer: Answer, also: list[JsonObject]) -> None:
     from credibly.notebook import counted
 
     if answer.hits:
         columns, rows = answer.table()
         ranked = [[rank, *row] for rank, row in enumerate(rows, start=1)]
         terminal.print_table("", ["", *columns], ranked)
-    found = f"{answer.query}: {_count(answer.expected_hits)} hits expected"
-    if answer.contradiction:
-        found = f"{answer.query} contradicts itself, so no row can match it"
-    text = f"{found} in {counted(answer.rows, 'row')}."
-    if answer.known_rows:
+    text = f"{answer.query} contradicts itself: no row can match it."
+    if not answer.contradiction:
+        hits, rows = _count(answer.expected_hits), counted(answer.rows, "row")
+        text = f"{answer.query}: {hits} hits expected in {rows}."
+    if answer.known_rows and not answer.contradiction:
         text += (
             f" Where the truth is known ({counted(answer.known_rows, 'row')}): "
             f"{_count(answer.known_expected or 0)} expected, {answer.known_hits:,} real."
         )
     terminal.print_text(text)
-
-
-def _show(options: Options, answer: Answer, also: list[JsonObject]) -> None:
-    show(answer)
     terminal.print_records(
         "labels that appear with the query",
         {

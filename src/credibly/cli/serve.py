@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Options(WithTexts, Partial):
-    """Start the web app on this machine: explore, review labels, choose thresholds.
+    """Start the web app on this machine.
+
+    In the app you explore and search rows, review labels, choose thresholds and compare runs.
 
     Examples:
       credibly serve                                                  (drop a file into the page)

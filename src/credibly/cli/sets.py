@@ -40,13 +40,13 @@ NEEDS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Scanned):
-    """Choose a label set for each row by a decision rule, and write the sets.
+    """Choose a label set for each row by a decision rule.
 
-    Give one rule. --average-size, --coverage, --recall, --precision and --best-f are fitted on
-    held-out rows: another file (--fit-on), or a random part of PREDICTIONS. The table shows the
-    metrics of the other rows. OUT has the columns id, labels, probabilities (most probable first)
-    and held_out (false for rows that the rule was fitted on). If --cost has a review, it also has
-    the column review. OUT is CSV if its name ends in .csv, else Parquet.
+    Give exactly one rule. --average-size, --coverage, --recall, --precision and --best-f are fitted
+    on another file (--fit-on) or on a random part of PREDICTIONS. The table shows the metrics of
+    the other rows. OUT has the columns id, labels and probabilities (the most probable first), and
+    held_out (false for rows that the rule was fitted on). With a cost of review, it also has the
+    column review: the labels that a person should check.
 
     Examples:
       credibly sets predictions.parquet --average-size 5 --out sets.parquet
@@ -66,13 +66,13 @@ class Options(Scanned):
         average_size: maximum number of labels per row, on average
         guarantee: guarantee for size, recall or precision: expected, probability or none. A number
             is the risk that the guarantee does not hold (default: expected; with --precision: 0.1)
-        delta: risk that --guarantee probability does not hold
+        delta: risk that a guarantee does not hold, with --guarantee probability
         recall: minimum share of the present labels that sets contain, e.g. 0.9
         precision: minimum share of the selected labels that are right
         per: row: mean recall or precision over rows; label: one threshold per label, which holds
             for that label
         coverage: minimum share of rows whose set contains the one true label, e.g. 0.9
-        best_f: one threshold per label with the best F score; BEST_F is beta
+        best_f: one threshold per label with the best F score; X is beta, usually 1
         min_precision: with --best-f: minimum precision on the fitted rows
         top_k: return this many labels for every row, the most probable ones
         threshold: return labels with at least this probability; per label: 0.5,cat=0.3,dog=0.6
@@ -88,7 +88,7 @@ class Options(Scanned):
             file for `credibly export` and `credibly serve --map`
         fit_on: predictions file to fit on
         fraction: share of PREDICTIONS to fit on, if --fit-on is not given
-        seed: seed of the draw of these rows
+        seed: seed of the random part to fit on
     """
 
     predictions: str = option(positional=True)
@@ -186,6 +186,8 @@ def _cost(text: str) -> Decision:
 
     costs = {name.replace("_", "-"): value for name, value in _numbers("--cost", text).items()}
     for name in costs:
+        if not name:
+            raise input_error(f"--cost must name each cost, as in miss=5,review=0.5; got {text!r}.")
         if name not in COSTS:
             raise input_error(f"--cost has no entry {name!r}. {nearest(name, COSTS)}")
     if "miss" not in costs:

@@ -51,13 +51,16 @@ COMPARED = {
 
 @dataclass(frozen=True, kw_only=True)
 class TrainOptions(Printed):
-    """Train a classifier, calibrate it on held-out rows, and measure it on test rows.
+    """Train a classifier, calibrate it and measure it.
 
-    --model chooses the recipe. The groups below list the options of each recipe. Flags override
-    --config, which overrides --preset, which overrides the defaults. OUT becomes a run folder with
-    config.toml, model.safetensors, state/, log.jsonl, calibration.json, predictions.parquet (test
-    rows) and metrics.json. After an interruption, --resume continues to the same result. To train
-    with several processes: torchrun --nproc-per-node 2 -m credibly train …
+    The rows are split into training, held-out and test rows. The model is calibrated on the
+    held-out rows and measured on the test rows. OUT becomes a run folder: the model, its
+    configuration, the predictions of the test rows and their metrics.
+
+    --model chooses the recipe, and each recipe has its own options (see the groups below). Flags
+    override --config, which overrides --preset, which overrides the defaults. After an
+    interruption, --resume continues to the same result. To train with several processes:
+    torchrun --nproc-per-node 2 -m credibly train …
 
     Examples:
       credibly train digits --out runs/digits

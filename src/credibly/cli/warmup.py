@@ -10,11 +10,11 @@ from credibly.cli.terminal import tell
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Printed):
-    """Compile the numerical loops of losses, metrics and search ahead of their first use.
+    """Compile the numerical loops ahead of their first use.
 
-    The compiled code is stored in NUMBA_CACHE_DIR if it is set, else in your cache folder. In a
-    container image, set NUMBA_CACHE_DIR to a folder of the image and run this command while the
-    image is built.
+    Losses, metrics and search use compiled code. It is stored in NUMBA_CACHE_DIR if that is set,
+    else in your cache folder. For a container image, set NUMBA_CACHE_DIR to a folder of the image
+    and run this command while the image is built.
 
     Examples:
       credibly warmup

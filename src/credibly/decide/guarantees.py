@@ -485,7 +485,7 @@ def _single_labels(truth: Array) -> Array:
     wrong = np.flatnonzero(((count != 1) | ((truth != 1) & (truth > 0)).any(axis=1)) & ~unknown)
     if wrong.size:
         raise checks.InputError(
-            f"Coverage needs exactly one true label per row; row {wrong[0]} has {count[wrong[0]]} "
-            f"({wrong.size} such rows). For several labels per row use `AverageSize`."
+            f"coverage needs exactly one true label per row; row {wrong[0]} has {count[wrong[0]]} "
+            f"({wrong.size} such rows). For several labels per row, use recall or an average size."
         )
     return np.where(unknown, UNKNOWN, (truth == 1).argmax(axis=1))

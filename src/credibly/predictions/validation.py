@@ -54,11 +54,14 @@ def positions(labels: Sequence[str], known: Sequence[str]) -> list[int]:
 
 def label_mismatch(what: str, labels: Sequence[str], expected: Sequence[str]) -> str:
     """Return a message with the first few labels in which two tables differ."""
-    missing = [name for name in expected if name not in set(labels)][:3]
-    extra = [name for name in labels if name not in set(expected)][:3]
-    parts = [f"lacks {missing}"] if missing else []
-    parts += [f"has {extra} besides"] if extra else []
-    return f"labels must agree; {what} {' and '.join(parts)}. Use `select` on the labels you want."
+    missing = [repr(name) for name in expected if name not in set(labels)][:3]
+    extra = [repr(name) for name in labels if name not in set(expected)][:3]
+    parts = [f"lacks {', '.join(missing)}"] if missing else []
+    parts += [f"has {', '.join(extra)} besides"] if extra else []
+    return (
+        f"labels must agree; {what} {' and '.join(parts)}. Keep the labels that both have "
+        "(`Predictions.select` in Python)."
+    )
 
 
 def as_ids(ids: Sequence[object] | Array | None, num_rows: int, where: str = "") -> Array:

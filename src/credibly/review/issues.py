@@ -229,8 +229,8 @@ def _opened(
 ) -> tuple[Predictions | Dataset, Executor]:
     """Return the rows, which must have truth, and the executor."""
     needed = (
-        "label issues need the truth, but these predictions have none. Add it with "
-        "`Predictions.join_truth`, or import it with `--truth`."
+        "label issues need the truth, and these predictions have none. Add it: credibly import … "
+        "--truth FILE, or `Predictions.join_truth` in Python."
     )
     if isinstance(predictions, Predictions):
         if predictions.targets is None:

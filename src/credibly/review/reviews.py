@@ -101,8 +101,8 @@ def _rows(path: Path, names: Sequence[str]) -> Iterator[tuple[int, dict[str, str
         for name in names:
             if name not in (reader.fieldnames or ()):
                 raise InputError(
-                    f"{path} must be a queue with the columns {', '.join(names)}; {name!r} is "
-                    "missing."
+                    f"{path} must be a CSV file with the columns {', '.join(names)}, as `credibly "
+                    f"review --out` writes it; {name!r} is missing."
                 )
         for row in reader:
             yield reader.line_num, row

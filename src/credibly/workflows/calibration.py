@@ -401,7 +401,7 @@ def _split(targets: Array, table: ImportedTable, fit_rows: FitRows) -> tuple[Arr
         return np.flatnonzero(fitted), np.flatnonzero(held_out)
     if split is not None and (split == TEST).any():
         known &= split == TEST  # the model was trained on the rest
-    return fit_rows.draw(np.flatnonzero(known), f"{table.where}rows with known truth")
+    return fit_rows.draw(np.flatnonzero(known), "rows with known truth")
 
 
 def _fit_link(pipeline: Pipeline, scores: Array, targets: Array) -> JsonObject | None:
