@@ -56,6 +56,9 @@ NETWORKS: dict[str, str] = {
 }
 """Networks of the papers for small images: from the number of channels to a backbone."""
 
+PRETRAINED = "pretrained"
+"""Instead of a file: the weights that the library itself has for this name."""
+
 MODELS: tuple[str, ...] = (
     "linear",
     "mlp",

@@ -286,7 +286,7 @@ def log_shares(log_odds: Any, rest: bool, xp: Any = np) -> Any:
     return xp.concatenate([shares, xp.log(left)], axis=-1)
 
 
-def _soft_clip(xp: Any, log_odds: Any, floor: Any, ceiling: Any) -> Any:
+def _soft_clip(xp: Any, log_odds: Any, floor: Any, ceiling: Any, **_: Any) -> Any:
     """Map values below ``floor`` into (floor − 1, floor), and values above ``ceiling`` likewise.
 
     The map keeps the order, is smooth, and maps ±inf to floor − 1 and ceiling + 1.
@@ -299,9 +299,9 @@ def _affine(xp, g, slope, floor, ceiling, intercept=0.0, **_):
     return _soft_clip(xp, slope * g + intercept, floor, ceiling)
 
 
-def _beta(xp, g, slope_low, slope_high, intercept, floor, ceiling, **_):
+def _beta(xp, g, slope_low, slope_high, intercept, **ends):
     low, high = log_ends(g, xp)
-    return _soft_clip(xp, slope_low * low + slope_high * high + intercept, floor, ceiling)
+    return _soft_clip(xp, slope_low * low + slope_high * high + intercept, **ends)
 
 
 def _per_label(xp, g, slopes, intercepts, floor, ceiling, **_):

@@ -132,7 +132,7 @@ WORTH_SAYING = 10.0
 """Seconds from which on an estimate is shown."""
 
 
-class _Progress(Callback):
+class _TrainingBar(Callback):
     """Show what is being trained, and the latest metrics."""
 
     def __init__(self, advance: Advance) -> None:
@@ -214,7 +214,7 @@ def run(options: TrainOptions) -> None:
         print_text(f"{rows.source}: {rows.preparation}")
     recipe = train.resolve(recipe, rows)
     with progress(f"{recipe.loss}, {recipe.in_words()}", total=1, quiet=not shown) as advance:
-        heard = _Progress(advance)
+        heard = _TrainingBar(advance)
         done = train.fit(
             rows,
             recipe,

@@ -76,7 +76,8 @@ def load(
         >>> load("synthetic", n=1000, seed=3)
         Data(1000 rows: 560 train, 140 calibration, 300 test; 20 labels, 2.36 per row; features 20)
     """
-    return _load(source, options, {}, seed, test, calibration, val, labels, skip_bad_images)
+    shared = {"test": test, "calibration": calibration, "val": val, "labels": labels}
+    return _load(source, options, shared, seed=seed, skip_bad_images=skip_bad_images)
 
 
 def load_new(
@@ -108,10 +109,11 @@ def load_new(
     stored = reader if reader and not isinstance(source, Data) else {}
     taken = {*_reader_of(source)[1].options(), *SHARED} - {"labels"} if stored else ()
     given = {name: stored[name] for name in stored if name in taken} | options
-    test, calibration, val = (given.pop(each, _DEFAULTS[each]) for each in _DEFAULTS)
+    embedded = isinstance(source, str) and source in EMBEDDED
+    shared = {name: given.pop(name, default) for name, default in _DEFAULTS.items()}
+    shared["labels"] = None if embedded else labels
     known = {"preparation": preparation, "to_predict": True}
-    wanted = None if isinstance(source, str) and source in EMBEDDED else labels
-    return _load(source, given, known, seed, test, calibration, val, wanted, skip_bad_images)
+    return _load(source, given, shared, known, seed=seed, skip_bad_images=skip_bad_images)
 
 
 def _reader_of(source: Source) -> tuple[str, Reader, Path | ArrowTable | None]:
@@ -148,21 +150,22 @@ _DEFAULTS: JsonObject = {"test": None, "calibration": 0.2, "val": "calibrate"}
 def _load(
     source: Source,
     options: JsonObject,
-    known: JsonObject,
+    shared: JsonObject,
+    known: JsonObject | None = None,
+    *,
     seed: int,
-    test: float | None,
-    calibration: float,
-    val: str,
-    labels: Sequence[str] | None,
     skip_bad_images: bool,
 ) -> Data:
-    """Read rows; ``known`` are fields of ``TableLayout`` that are not options of a reader."""
+    """Read rows with the options of a reader and those ``shared`` by all readers.
+
+    ``known`` are fields of ``TableLayout`` that are not options of a reader.
+    """
+    val, labels = shared["val"], shared["labels"]
     checks.choice("val", val, ("calibrate", "train"))
     if isinstance(source, Data):
         return source
     if isinstance(labels, str):
         raise InputError(f"`labels` must be a list of names; got {labels!r}. Pass [{labels!r}].")
-    shared = {"test": test, "calibration": calibration, "val": val, "labels": labels}
     stored = options | {
         name: shared[name] for name in shared if shared[name] != _DEFAULTS.get(name)
     }
@@ -172,7 +175,8 @@ def _load(
         options = {**options, "labels": list(labels)}
     check_options(name, reader, options)
     if content is None:
-        shares = {"calibration": calibration} | ({} if test is None else {"test": test})
+        shares = {each: shared[each] for each in ("test", "calibration")}
+        shares = {each: share for each, share in shares.items() if share is not None}
         data = _in_order(reader.function(seed=seed, **shares, **options), labels)
         return dataclasses.replace(data, reader=given)
     if reader.layout:  # options on the columns of a table
@@ -180,13 +184,13 @@ def _load(
 
         columns = {name: options[name] for name in options if name in reader.layout}
         others = {name: options[name] for name in options if name not in reader.layout}
-        options = {"layout": TableLayout(**columns, **known), **others}
+        options = {"layout": TableLayout(**columns, **(known or {})), **others}
     data = _in_order(reader.function(content, **options), labels)
     data = _without_bad_images(data, skip_bad_images)
     if val == "train":
         split = np.where(data.split == CALIBRATION, TRAIN, data.split)
         data = dataclasses.replace(data, split=split)
-    return _split(data, (seed, test, calibration), given, bool(known))
+    return _split(data, (seed, shared["test"], shared["calibration"]), given, bool(known))
 
 
 def from_arrays(

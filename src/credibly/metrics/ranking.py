@@ -238,17 +238,15 @@ def label_totals(values: Array, truth: Array, above: float = 0.0, hits_above: fl
         return totals
     rows, num_labels = values.shape
     width = min(_BLOCK, num_labels)
-    columns: Array = np.empty((width, rows), values.dtype)
-    positives = np.empty_like(columns)
-    known: Array = np.zeros(width, np.int64)
-    present: Array = np.zeros(width, np.int64)
+    columns: Array = np.empty((2, width, rows), values.dtype)  # of all known rows, of positives
+    counts: Array = np.zeros((2, width), np.int64)
     for first in range(0, num_labels, _BLOCK):
         size = min(_BLOCK, num_labels - first)
         block = _block(values, truth, first, size)
-        _gather_columns(*block, size, columns, positives, known, present)
+        _gather_columns(*block, columns, counts[:, :size])
         for t in range(size):
             # Sorting values is faster than sorting indices; positives are then looked up.
-            ranked, hits = columns[t, : known[t]], positives[t, : present[t]]
+            ranked, hits = (columns[k, t, : counts[k, t]] for k in range(2))
             ranked.sort()
             hits.sort()
             total, wrong = _ranked_totals(ranked, hits, above, hits_above)
@@ -261,23 +259,19 @@ def _gather_columns(
     scores: Array,
     targets: Array,
     first: int,
-    width: int,
     columns: Array,
-    positives: Array,
-    known: Array,
-    present: Array,
+    counts: Array,
 ) -> None:
-    """Copy known scores of labels first…first+width−1 to rows of ``columns``; also positives apart.
+    """Copy known scores of some labels to rows of ``columns[0]``, those of positives to the second.
 
-    ``known`` and ``present`` receive their numbers.
+    ``counts`` (2, labels) receives how many; the labels are those from ``first`` on.
     """
-    known[:width] = 0
-    present[:width] = 0
+    counts[:] = 0
     rows = scores.shape[0]
     # A tile of rows stays in the first-level cache while all labels are read from it.
     for begin in range(0, rows, 256):
-        for t in range(width):
-            i, j, column, hits = known[t], present[t], columns[t], positives[t]
+        for t in range(counts.shape[1]):
+            i, j, column, hits = counts[0, t], counts[1, t], columns[0, t], columns[1, t]
             for row in range(begin, min(begin + 256, rows)):
                 score, target = scores[row, first + t], targets[row, first + t]
                 if target >= 0:
@@ -286,7 +280,7 @@ def _gather_columns(
                     if target > 0:
                         hits[j] = score
                         j += 1
-            known[t], present[t] = i, j
+            counts[0, t], counts[1, t] = i, j
 
 
 @compiled(error_model="numpy")

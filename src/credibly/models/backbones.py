@@ -5,18 +5,20 @@ from __future__ import annotations
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from credibly.checks import InputError, nearest
-from credibly.models.network import PRETRAINED, Standardize
-from credibly.names import check_library
+from credibly.names import PRETRAINED, check_library
 from credibly.types import JsonObject
 from credibly.untrusted.budget import check_file, first_line
 from credibly.untrusted.documents import read_json
 from credibly.untrusted.tensors import load_safetensors
+
+if TYPE_CHECKING:
+    from credibly.models.network import Standardize
 
 
 class Convolutions(nn.Module):

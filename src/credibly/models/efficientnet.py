@@ -95,7 +95,7 @@ class SameConv2d(nn.Conv2d):
         return super().forward(F.pad(input, edges))
 
 
-class _Block(nn.Module):
+class _InvertedResidual(nn.Module):
     """Convolutions with norms; add the input if the shapes are equal.
 
     Args:
@@ -118,14 +118,16 @@ class _Block(nn.Module):
         return maps + found if self.residual else found
 
 
-def _block(channels_in: int, channels: int, kernel: int, stride: int, expansion: int) -> _Block:
+def _block(
+    channels_in: int, channels: int, kernel: int, stride: int, expansion: int
+) -> _InvertedResidual:
     """Widen (1×1), filter each channel, narrow (1×1). The first stage does not widen."""
     wide = channels_in * expansion
     widen = {"conv_pw": nn.Conv2d(channels_in, wide, 1, bias=False)} if expansion > 1 else {}
     each = {"conv_dw": SameConv2d(wide, wide, kernel, stride, groups=wide)}
     last = "conv_pwl" if widen else "conv_pw"
     layers = {**widen, **each, last: nn.Conv2d(wide, channels, 1, bias=False)}
-    return _Block(layers, bool(widen) and stride == 1 and channels_in == channels)
+    return _InvertedResidual(layers, bool(widen) and stride == 1 and channels_in == channels)
 
 
 def _norm(channels: int) -> nn.BatchNorm2d:

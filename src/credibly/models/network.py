@@ -483,9 +483,6 @@ class Stack(nn.Module):
 
 # From a name to the network ---------------------------------------------------------------------
 
-PRETRAINED = "pretrained"
-"""Instead of a file: the weights that the library itself has for this name."""
-
 OUTSIDE = ("timm", "hf")
 """Libraries of other networks."""
 
@@ -692,13 +689,13 @@ def _load(backbone: nn.Module, weights: str | Path, name: str) -> None:
                 "Give a file, or for networks of timm and transformers `weights` pretrained."
             )
         backbone.load_state_dict(efficientnet.published_weights())
-    elif weights == PRETRAINED and library not in OUTSIDE:
+    elif weights == names.PRETRAINED and library not in OUTSIDE:
         raise InputError(
             "`weights` pretrained stands for weights that timm or transformers have; the built-in "
             f"{name} comes without. Give a file, --weights FILE.safetensors, for "
             "efficientnet-lite0 auto, or start from random weights, --weights none."
         )
-    elif weights != PRETRAINED and library != "hf":  # others have loaded theirs
+    elif weights != names.PRETRAINED and library != "hf":  # others have loaded theirs
         backbones.load_weights(backbone, weights, name)
 
 

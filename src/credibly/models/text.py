@@ -20,7 +20,8 @@ from credibly.data import Data, SparseRows
 from credibly.data.token_rows import Tensors, TokenRows
 from credibly.files import atomic_path
 from credibly.models.backbones import huggingface_config, huggingface_model, library
-from credibly.models.network import PRETRAINED, Inputs, NetworkModule, Standardize
+from credibly.models.network import Inputs, NetworkModule, Standardize
+from credibly.names import PRETRAINED
 from credibly.types import Array, JsonObject
 from credibly.untrusted.budget import first_line
 from credibly.untrusted.documents import read_json_object

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -319,7 +320,8 @@ def fused_linear(
         scores = torch.nn.functional.linear(hidden, weight, bias)
         return loss(scores, whole_targets(targets, scores))
     checks.at_least("chunk", 1 if chunk is None else chunk, 1)
-    return _FusedLinear.apply(hidden, weight, bias, targets, form, chunk)  # pyright: ignore[reportReturnType]
+    run = partial(_run, form=form, targets=targets, chunk=chunk)
+    return _FusedLinear.apply(hidden, weight, bias, run)  # pyright: ignore[reportReturnType]
 
 
 def _check(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> None:
@@ -341,13 +343,11 @@ class _FusedLinear(torch.autograd.Function):
         hidden: Tensor,
         weight: Tensor,
         bias: Tensor | None,
-        targets: BatchTargets,
-        form: LinearForm,
-        chunk: int | None,
+        run: Callable[..., tuple[Tensor, list[Tensor | None]]],
     ) -> Tensor:
-        ctx.targets, ctx.form, ctx.chunk = targets, form, chunk
+        ctx.run = run
         ctx.save_for_backward(hidden, weight, bias)
-        value, ctx.gradients = _run(ctx, (hidden, weight, bias), update_state=True)
+        value, ctx.gradients = run(ctx, (hidden, weight, bias), update_state=True)
         return value.to(torch.promote_types(hidden.dtype, weight.dtype))
 
     @staticmethod
@@ -355,18 +355,25 @@ class _FusedLinear(torch.autograd.Function):
     def backward(ctx: Any, outer: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
         gradients, ctx.gradients = ctx.gradients, None
         if gradients is None:  # used by an earlier backward
-            gradients = _run(ctx, ctx.saved_tensors, update_state=False)[1]
+            gradients = ctx.run(ctx, ctx.saved_tensors, update_state=False)[1]
         if not (outer.is_cpu and outer.item() == 1.0):
             gradients = [None if each is None else each.mul_(outer) for each in gradients]
-        return (*gradients, None, None, None)
+        return (*gradients, None)
 
 
-def _run(ctx: Any, layer: Any, update_state: bool) -> tuple[Tensor, list[Tensor | None]]:
+def _run(
+    ctx: Any,
+    layer: Any,
+    update_state: bool,
+    form: LinearForm,
+    targets: BatchTargets,
+    chunk: int | None,
+) -> tuple[Tensor, list[Tensor | None]]:
     hidden, weight, bias = layer
     needed: Any = tuple(ctx.needs_input_grad[:3])
-    targets = target_chunks(ctx.targets, len(hidden), len(weight))
-    chunks = ScoreChunks(hidden.detach(), weight.detach(), bias, targets, needed, ctx.chunk)
-    value = ctx.form.run(chunks, any(needed), update_state)
+    known = target_chunks(targets, len(hidden), len(weight))
+    chunks = ScoreChunks(hidden.detach(), weight.detach(), bias, known, needed, chunk)
+    value = form.run(chunks, any(needed), update_state)
     back = chunks.hidden_gradient
     back = None if back is None else back.to(hidden.dtype)
     return value, [back, chunks.weight_gradient, chunks.bias_gradient]
