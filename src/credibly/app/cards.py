@@ -9,7 +9,7 @@ import numpy as np
 from markupsafe import Markup
 
 from credibly.app.charts import overview_charts, reliability_lines, small_reliability, swatch
-from credibly.app.rendering import environment, stylesheet
+from credibly.app.rendering import environment, static_text
 from credibly.app.report import thumbnail
 from credibly.app.statistics.overview import first_look
 from credibly.checks import InputError
@@ -121,5 +121,5 @@ def _picture(path: str | None) -> str:
 
 
 def _card(name: str, **values: object) -> str:
-    style = Markup(stylesheet("charts.css").replace(":root", "&"))
+    style = Markup(static_text("charts.css").replace(":root", "&"))
     return environment().get_template("notebook.html").render(card=name, style=style, **values)

@@ -12,10 +12,12 @@ from math import floor, isfinite, log10
 import numpy as np
 from markupsafe import Markup, escape
 
+from credibly.app.rendering import percent
 from credibly.app.statistics.decisions import CostCurve
 from credibly.app.statistics.labels import Pairs
 from credibly.app.statistics.overview import FirstLook
 from credibly.metrics.calibration import ReliabilityDiagram
+from credibly.notebook import counted
 from credibly.types import Array
 
 _Link = Callable[[str, str], str]
@@ -53,20 +55,38 @@ class _Frame:
     def points(self, pairs: Iterable[tuple[float, float]]) -> str:
         return " ".join(f"{self.x(a):.1f},{self.y(b):.1f}" for a, b in pairs)
 
-    def line(self, across: Array, up: Array, style: str = "curve") -> None:
+    def line(
+        self,
+        across: Array,
+        up: Array,
+        style: str = "curve",
+        tips: Sequence[str] = (),
+        *,
+        by_x: bool = False,
+    ) -> None:
+        """Draw a line; ``tips`` are the words of its points, shown by the pointer.
+
+        Args:
+            across, up: the points.
+            style: class of the line.
+            tips: as many as points, or none.
+            by_x: whether the pointer shows the nearest point across, however far above it is.
+        """
         points = self.points(zip(across, up, strict=True))
-        self.parts.append(f'<polyline class="{style}" points="{points}"/>')
+        said = f' data-tips="{escape("|".join(tips))}"' if tips else ""
+        said += " data-across" if tips and by_x else ""
+        self.parts.append(f'<polyline class="{style}" points="{points}"{said}/>')
 
     def band(self, across: Array, low: Array, high: Array) -> None:
         edge = [*zip(across, high, strict=True), *zip(across[::-1], low[::-1], strict=True)]
         self.parts.append(f'<polygon class="band" points="{self.points(edge)}"/>')
 
-    def bins(self, diagram: ReliabilityDiagram, style: str = "") -> None:
+    def bins(self, diagram: ReliabilityDiagram, style: str = "", tips: Sequence[str] = ()) -> None:
         """Draw frequency against confidence: a line of a style, or the curve with its band."""
         seen = diagram.counts > 0
         if not style:
             self.band(diagram.confidence[seen], diagram.lower[seen], diagram.upper[seen])
-        self.line(diagram.confidence[seen], diagram.frequency[seen], style or "curve")
+        self.line(diagram.confidence[seen], diagram.frequency[seen], style or "curve", tips)
 
     def diagonal(self, style: str = "diagonal") -> None:
         (a, b), (c, d) = self.across, self.up
@@ -109,7 +129,11 @@ def cost_chart(curve: CostCurve, bounds: tuple[float, float], cost: float) -> Ma
             frame.text(x + width / 2, 18, name)
     if not np.isnan(curve.high).any():
         frame.band(curve.thresholds, curve.low, curve.high)
-    frame.line(curve.thresholds, curve.cost)
+    tips = [
+        f"{100 * at:.3g} %: cost {each:.3g} per row"
+        for at, each in zip(curve.thresholds, curve.cost, strict=True)
+    ]
+    frame.line(curve.thresholds, curve.cost, "curve", tips, by_x=True)
     frame.parts.append(
         f'<circle class="dot" cx="{frame.x(high):.1f}" cy="{frame.y(cost):.1f}" r="4"/>'
     )
@@ -140,9 +164,8 @@ def reliability_chart(diagram: ReliabilityDiagram, alt: str) -> Markup:
             f'height="{tall:.1f}"/>'
         )
     frame.bins(diagram)
-    for k in seen:
+    for k, words in zip(seen, _bin_tips(diagram, "label"), strict=True):
         says, true = diagram.confidence[k], diagram.frequency[k]
-        words = f"says {_share(says)}, is there {_share(true)}, {int(diagram.counts[k]):,} labels"
         frame.parts.append(
             f'<circle class="point" cx="{frame.x(says):.1f}" cy="{frame.y(true):.1f}" r="3.5">'
             f"<title>{words}</title></circle>"
@@ -186,10 +209,10 @@ def small_reliability(*diagrams: ReliabilityDiagram, styles: Sequence[int] = ())
     frame = _Frame(100, 60, (2, 2, 2, 2))
     frame.diagonal()
     if not styles:
-        frame.bins(diagrams[0])
+        frame.bins(diagrams[0], tips=_bin_tips(diagrams[0], "row"))
     for style, each in zip(styles, diagrams, strict=False):
         frame.parts.append(f'<g class="s{style % STYLES}">')
-        frame.bins(each, "line")
+        frame.bins(each, "line", _bin_tips(each, "row"))
         frame.parts.append("</g>")
     return frame.svg("", "multiple")
 
@@ -203,7 +226,8 @@ def threshold_chart(found: Array, right: Array, at: int) -> Markup:
         if not len(known):
             continue
         frame.parts.append(f'<g class="s{style}">')
-        frame.line(known / 100, values[known], "line")
+        tips = [f"{k} %: {_share(found[k])} found, {_share(right[k])} right" for k in known]
+        frame.line(known / 100, values[known], "line", tips if name == "found" else (), by_x=True)
         end = known[min(len(known) - 1, at_step)]
         frame.text(frame.x(end / 100), frame.y(float(values[end])) - 7, name)
         frame.parts.append("</g>")
@@ -267,6 +291,19 @@ def _heat(lift: float) -> str:
 
 def _times(lift: float) -> str:
     return f"{lift:.2g} times as often as by chance" if isfinite(lift) else "too few rows to say"
+
+
+def _bin_tips(diagram: ReliabilityDiagram, noun: str) -> list[str]:
+    """Return what each bin that is not empty says: probability, share true, how many."""
+    return [
+        f"{_point_tip(diagram.confidence[k], diagram.frequency[k])}, "
+        f"{counted(int(diagram.counts[k]), noun)}"
+        for k in np.flatnonzero(diagram.counts)
+    ]
+
+
+def _point_tip(says: float, true: float) -> str:
+    return f"says {percent(says)}, is there {percent(true)}"
 
 
 def _share(value: float) -> str:
@@ -366,7 +403,8 @@ def line_chart(
         style = line.style % STYLES
         frame.parts.append(f'<g class="s{style}"><title>{escape(line.name)}</title>')
         across, up = np.array(points).T
-        frame.line(across, up, "line")
+        tips = [_point_tip(a, b) if square else f"{a:.4g}: {b:.3g}" for a, b in points]
+        frame.line(across, up, "line", tips)
         marks = points[:: max(1, len(points) // 6)]
         if line.marked is not None:
             marks = [points[-1], *(point for point in points if point[0] == line.marked)]

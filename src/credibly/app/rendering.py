@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 STATIC = {
     "app.js": "text/javascript",
+    "hover.js": "text/javascript",
     "theme.js": "text/javascript",
     "charts.css": "text/css",
     "style.css": "text/css",
@@ -81,8 +82,8 @@ def wanted(label: str, unwanted: str | None = None) -> str:
     return str(Query((label,), () if unwanted is None else (unwanted,)))
 
 
-def stylesheet(*names: str) -> str:
-    """Return style sheets of the app, for pages that hold everything themselves."""
+def static_text(*names: str) -> str:
+    """Return style sheets or scripts of the app, for pages that hold everything themselves."""
     folder = files("credibly.app") / "static"
     return "".join((folder / name).read_text(encoding="utf-8") for name in names)
 

@@ -18,7 +18,7 @@ from markupsafe import Markup
 
 from credibly import __version__
 from credibly.app.charts import overview_charts, small_reliability
-from credibly.app.rendering import environment, small_copy, stylesheet
+from credibly.app.rendering import environment, small_copy, static_text
 from credibly.app.statistics.comparisons import COLUMNS, best_sentence, comparison, names_of
 from credibly.app.statistics.labels import LabelSummary
 from credibly.app.statistics.overview import SMALL_MULTIPLES, FirstLook, first_look
@@ -267,7 +267,8 @@ def _filled(
             columns=COLUMNS,
             small=small_reliability,
             multiples=SMALL_MULTIPLES,
-            style=Markup(stylesheet("charts.css", "style.css")),
+            style=Markup(static_text("charts.css", "style.css")),
+            hover=Markup(static_text("hover.js")),
             made=_how(judged, settings)
             | {f"{name}, file": _origin(path) for name, path in sources.items()},
         )
