@@ -16,11 +16,13 @@ import pyarrow.parquet as pq
 import pytest
 from serve_accessibility import look_at, violations
 from serve_browser import ARTIFACTS
+from serve_pages import long_numbers
 from starlette.testclient import TestClient
 
 import credibly as cr
 from credibly.app.pages import import_file as importing
 from credibly.app.pages.import_file import suggested
+from credibly.app.rendering import metric
 from credibly.app.server import create_app, import_worker
 from credibly.app.server import uploads as upload_store
 from credibly.app.server.uploads import UploadedFile, Uploads
@@ -120,7 +122,9 @@ def test_a_file_is_calibrated_as_the_command_line_does_it(client, tmp_path, monk
     said = json.loads(capsys.readouterr().out)
     for stage in said["stages"].values():
         for name in ("NLL", "ACE", "ECE", "Brier"):
-            assert f"<td>{stage[name]:.4f}</td>" in shown.text
+            assert f"<td>{metric(stage[name], name)}</td>" in shown.text
+    values = re.compile(r'<table id="preview">.*?</table>', re.S)  # as they stand in the file
+    assert long_numbers(values.sub("", shown.text)) == []
     taken = client.get("/import/file", params={"token": token, **DECLARED, "format": "parquet"})
     (tmp_path / "taken.parquet").write_bytes(taken.content)
     ours, theirs = (

@@ -169,7 +169,7 @@ def test_the_effect_is_that_of_the_corrected_file(client, ours):
     for label in {label for _, label, _ in chosen}:
         for rows in (ours.select([label]), corrected.select([label])):
             (precision,) = metrics.average_precision(rows.probabilities, rows.targets)
-            assert f"<td>{precision:.4f}</td>" in text
+            assert f"<td>{100 * precision:.1f} %</td>" in text
             assert f"<td>{rows.targets.sum()}</td>" in text
 
 

@@ -54,7 +54,9 @@ def compared(methods, resamples):
     found = {}
     for name, cells in re.findall(r'<tr><th scope="row">(.*?)</th>(.*?)</tr>', table, re.S):
         each = re.findall(
-            r'<span( class="best")?>([\d.–]+)</span><small>([\d.–]+) – ([\d.–]+)</small>', cells
+            r'<span( class="best")?>([\d.]+)(?: %)?</span>'
+            r"<small>([\d.]+) – ([\d.]+)(?: %)?</small>",
+            cells,
         )
         found[name] = {
             column: SimpleNamespace(best=bool(best), estimate=float(value), low=low, high=high)

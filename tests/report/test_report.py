@@ -98,7 +98,7 @@ def test_identifiers_are_unique(page):
 def test_the_table_holds_the_metrics(page):
     one = predictions()
     expected = metrics.summary(one.probabilities, one.targets)["mAP@y"]
-    assert f"{expected:.4f}" in page
+    assert f"{100 * expected:.1f} %" in page
 
 
 def test_the_verdict_is_the_frequency_near_that_level():

@@ -106,13 +106,14 @@ def test_a_report_shows_ranking_calibration_and_labels(rows, path, tmp_path):
     out = tmp_path / "report.html"
     assert main(["report", str(path), "--out", str(out), "--json"]) == 0
     page = out.read_text(encoding="utf-8")
-    assert f"{metrics.precision_at_k(rows.top, rows.all_targets, K)[4]:.4f}" in page
+    precision = metrics.precision_at_k(rows.top, rows.all_targets, K)[4]
+    assert f"{100 * precision:.1f} %" in page
     where = rows.top >= 0
     truth = np.take_along_axis(rows.all_targets.dense(), rows.top, 1)[where][:, None]
     error = metrics.calibration_error(
         rows.probabilities[where][:, None], truth, "ace", min_count=30
     )
-    assert numbers(page)["ACE"] == f"{error:.4f}"
+    assert numbers(page)["ACE"] == f"{100 * error:.1f} %"
     assert "&lt;label&gt; 0" in page
     assert "<label>" not in page
     assert "left out" in page

@@ -140,8 +140,8 @@ def cost_chart(curve: CostCurve, bounds: tuple[float, float], cost: float) -> Ma
     costs = {share * highest: f"{share * highest:.3g}" for share in (0.0, 0.5, 1.0)}
     frame.axes(_PERCENT, costs, "threshold, %")
     return frame.svg(
-        f"Cost per row for each threshold. The lowest, {curve.cost.min():.4g}, is at "
-        f"{100 * curve.best:.3g} %. Accept from {high:.4g}, review from {low:.4g}."
+        f"Cost per row for each threshold. The lowest, {curve.cost.min():.3g}, is at "
+        f"{100 * curve.best:.3g} %. Accept from {100 * high:.3g} %, review from {100 * low:.3g} %."
     )
 
 

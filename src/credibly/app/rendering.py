@@ -60,11 +60,15 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters["percent"] = percent
+    made.filters["significant"] = significant
+    made.filters["metric"] = metric
+    made.filters["change"] = metric_change
     made.filters["share"] = lambda value: f"{100 * value:.0f} %" if value == value else "–"
     made.filters["amount"] = lambda value: f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
     made.filters["finite"] = plain
     made.filters["code"] = _code
     made.filters["counted"] = counted
+    made.globals["metric_interval"] = metric_interval
     made.globals["version"] = __version__
     made.globals["article"] = lambda name: "an" if name[:1].lower() in "aeio" else "a"
     made.globals["wanted"] = wanted
@@ -117,6 +121,57 @@ def percent(value: float) -> str:
     if 0 < value < 0.0005:
         return "< 0.1 %"
     return "> 99.9 %" if 0.9995 <= value < 1 else f"{100 * value:.1f} %"
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """Return a number with so many significant digits, never with an exponent.
+
+    Example:
+        >>> significant(0.69315), significant(0.01), significant(123.4), significant(float("nan"))
+        ('0.693', '0.0100', '123', '–')
+    """
+    if not math.isfinite(value):
+        return "–"
+    if abs(value) < 1e-6:
+        return "≈ 0" if value else "0"
+    shown = np.format_float_positional(value, precision=digits, unique=False, fractional=False)
+    return shown.rstrip(".")
+
+
+def metric(value: float, name: str) -> str:
+    """Return a metric for people: a log loss or Brier score with three digits, a share in percent.
+
+    Example:
+        >>> metric(0.69315, "NLL"), metric(0.0421, "ACE"), metric(float("nan"), "mAP@y")
+        ('0.693', '4.2 %', '–')
+    """
+    return significant(value) if name.casefold() in _NOT_SHARES else percent(value)
+
+
+def metric_interval(low: float, high: float, name: str) -> str:
+    """Return the interval of a metric; none of them can be less than 0.
+
+    Example:
+        >>> metric_interval(0.031, 0.052, "ACE"), metric_interval(-0.01, 0.2, "NLL")
+        ('3.1 – 5.2 %', '0 – 0.200')
+    """
+    low, high = max(low, 0.0), max(high, 0.0)
+    return f"{metric(low, name).removesuffix(' %')} – {metric(high, name)}"
+
+
+def metric_change(value: float, name: str) -> str:
+    """Return the difference of two values of a metric: shares in points of percent.
+
+    Example:
+        >>> metric_change(-0.01234, "NLL"), metric_change(0.0421, "ACE")
+        ('-0.0123', '+4.2 points')
+    """
+    share = name.casefold() not in _NOT_SHARES
+    shown = significant(100 * value, 2) + " points" if share else significant(value)
+    return shown if not value > 0 else f"+{shown}"
+
+
+_NOT_SHARES = ("nll", "brier", "log_loss", "loss")
 
 
 def plain(value: object) -> Any:

@@ -18,7 +18,7 @@ from markupsafe import Markup
 
 from credibly import __version__
 from credibly.app.charts import overview_charts, small_reliability
-from credibly.app.rendering import environment, small_copy, static_text
+from credibly.app.rendering import environment, metric, small_copy, static_text
 from credibly.app.statistics.comparisons import COLUMNS, best_sentence, comparison, names_of
 from credibly.app.statistics.labels import LabelSummary
 from credibly.app.statistics.overview import SMALL_MULTIPLES, FirstLook, first_look
@@ -282,8 +282,8 @@ def _candidates(one: Predictions) -> list[list[str]]:
     for row in found if isinstance(found, list) else []:
         if not isinstance(row, dict):
             continue
-        figures = [row.get(name) for name in ("nll", "map", "ace", "weight")]
-        shown = [f"{value:.3f}" if isinstance(value, float) else "" for value in figures]
+        figures = {name: row.get(name) for name in ("nll", "map", "ace", "weight")}
+        shown = [metric(v, name) if isinstance(v, float) else "" for name, v in figures.items()]
         rows.append([str(row.get("model", "")), *shown, str(row.get("left_out", ""))[:200]])
     return rows
 

@@ -49,7 +49,7 @@ class SummaryColumn:
     words: str
     what: str
     better: str
-    unit: str = "0 to 1"
+    unit: str = "percent"
 
 
 COLUMNS = (
@@ -69,34 +69,25 @@ COLUMNS = (
         "MCE", "calibration at its worst", "largest such gap, over the same bins", "lower"
     ),
     SummaryColumn("NLL", "log loss", "log loss per entry", "lower", "nats"),
-    SummaryColumn("Brier", "Brier score", "mean squared error of the probabilities", "lower"),
+    SummaryColumn(
+        "Brier", "Brier score", "mean squared error of the probabilities", "lower", "0 to 1"
+    ),
 )
 """The columns of a comparison, in order.
 
-Every table of report, web app, command line and notebooks shows a metric on the scale on which
-``credibly.metrics`` returns it.
+Files, JSON, the command line and notebooks show a metric on the scale on which
+``credibly.metrics`` returns it; report and web app show shares in percent.
 """
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A number with its interval, ready to show; ``best`` where it is clearly the best."""
+    """A number with its interval; ``best`` where it is clearly the best."""
 
     estimate: float
     low: float
     high: float
     best: bool = False
-
-    @property
-    def text(self) -> str:
-        return self._show(self.estimate)
-
-    @property
-    def interval(self) -> str:
-        return f"{self._show(max(self.low, 0.0))} – {self._show(self.high)}"
-
-    def _show(self, value: float) -> str:
-        return "–" if np.isnan(value) else f"{value:.4f}"
 
 
 def comparison(
