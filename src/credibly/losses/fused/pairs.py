@@ -93,8 +93,7 @@ def _run(
     loop: Callable[..., float], scores: Tensor, targets: Tensor, needs_grad: bool, *numbers: object
 ) -> ValueAndGradient:
     rows, labels = rows_and_labels(scores)
-    chunks = -(-labels // CHUNK)
-    space = labels + 1 + 5 * labels + _TABLES * chunks
+    space = labels + 1 + 5 * labels + _TABLES + 2 * CHUNK
     return run_loop(loop, (rows, labels), scores, targets, needs_grad, *numbers, space=space)
 
 
@@ -147,9 +146,10 @@ def positives(y, index):
     count = 0
     whole = y.size // 8 * 8
     for s in range(0, whole, 8):
-        low = (y[s] > 0) | (y[s + 1] > 0) | (y[s + 2] > 0) | (y[s + 3] > 0)
-        high = (y[s + 4] > 0) | (y[s + 5] > 0) | (y[s + 6] > 0) | (y[s + 7] > 0)
-        if low | high:  # most groups of eight have none
+        bits = same_bits(y[s])
+        for t in range(s, s + 8):
+            bits |= same_bits(y[t])
+        if bits:  # most groups of eight are 0
             for t in range(s, s + 8):
                 index[count] = t
                 count += 1 if y[t] > 0 else 0
@@ -290,9 +290,14 @@ def _any_against(y, tables, level, share):
 
 
 @njit(**INNER)
-def _place(label):
-    """Return the place of a label in the first of its tables."""
-    return label // CHUNK * _TABLES + label % CHUNK
+def _pick(values, index, picked):
+    """Return the values at these indices, with zeros up to whole vector instructions."""
+    whole = (index.size + 7) // 8 * 8
+    for k in range(index.size, whole):
+        picked[k] = 0
+    for k in range(index.size):
+        picked[k] = values[index[k]]
+    return picked[:whole]
 
 
 def pairs_loop(fill: Callable[..., Any], ordinary: float) -> Callable[..., float]:
@@ -311,7 +316,8 @@ def pairs_loop(fill: Callable[..., Any], ordinary: float) -> Callable[..., float
         rows, size = shape
         index = array_at(pointers[3], size + 1, 0)
         levels = array_at(pointers[3] + 8 * (size + 1), 5 * size, zero)
-        tables = array_at(pointers[3] + 8 * (6 * size + 1), _place(size + CHUNK), zero)
+        tables = array_at(pointers[3] + 8 * (6 * size + 1), _TABLES + 2 * CHUNK, zero)
+        picked, shares = tables[_TABLES : _TABLES + CHUNK], tables[_TABLES + CHUNK :]
         hard = all_hard(array_at(pointers[1], rows * size, zero))
         entries, known_rows = rows * size, rows
         if not hard:
@@ -322,57 +328,65 @@ def pairs_loop(fill: Callable[..., Any], ordinary: float) -> Callable[..., float
                 known_rows += 1 if known > 0 else 0
         n, scale = as_type(numbers, zero), as_type(1.0 / max(entries, 1), zero)
         reach, lowest = as_type(_REACH, zero), as_type(1 / _REACH, zero)
+        factor = pair_factor(size, rows, weight)
         total, pairs = 0.0, 0.0
         for b in range(rows):
             row, truth, out = scores[b], targets[b], gradient[b]
-            highest = same_bits(zero)
-            for start in range(0, size, CHUNK):
-                stop, chunk = min(size, start + CHUNK), tables[_place(start) :]
-                value, top = fill(row[start:stop], truth[start:stop], chunk, n, scale)
-                total += value
-                highest = max(highest, top)
             count = positives(truth, index)
-            # Whether the tables hold exp(u) of all labels, and positives can be taken out of them.
-            exact, far = count > 0 and (hard or all_hard(truth)), False
-            if exact:
-                origin = tables[_place(index[0]) + _U]
-                far = not abs(origin) < ordinary
-                if far:
-                    highest = same_bits(zero)
-                    for start in range(0, size, CHUNK):
-                        width, chunk = min(CHUNK, size - start), tables[_place(start) :]
-                        highest = max(highest, _recentre(chunk, width, origin))
-                exact = highest < same_bits(reach)
-            for k in range(count):
-                place, own = _place(index[k]), 5 * k
-                level, up = tables[place + _U], tables[place + _RISE]
-                # exp(u) below −87 is rounded to 0, which is right only for positives well above.
-                exact = exact and lowest < up < reach and (far or level > -_FARTHEST)
-                levels[own], levels[own + 1], levels[own + 2] = level, up, tables[place + _FALL]
-                levels[own + 3], levels[own + 4] = tables[place + _CHAIN], zero
-            known = size if hard else known_labels(truth)
-            factor = pair_factor(known, known_rows, weight)
-            for k in range(count):
-                if exact:  # with u = −∞, a positive adds 0 to the sums and has slope 0
-                    place = _place(index[k])
-                    tables[place + _U], tables[place + _RISE] = _NOWHERE, zero
-                    tables[place + _FALL] = np.inf
-                else:  # a soft label is paired with itself, but that has no gradient
+            if not hard:
+                factor = pair_factor(known_labels(truth), known_rows, weight)
+            # Whether chunks may hold exp(u) of their labels, without the positives.
+            exact, far, origin = count > 0 and (hard or all_hard(truth)), False, zero
+            if not exact:  # a soft label is paired with itself, but that has no gradient
+                for k in range(count):
                     share = float(truth[index[k]])
                     pairs -= factor * share * (1.0 - share) * math.log(2.0)
-            for start in range(0, size, CHUNK):
-                stop, chunk = min(size, start + CHUNK), tables[_place(start) :]
+            # Every chunk needs all positives. Those of a long row are looked up first, in blocks of
+            # their own, which start below 0.
+            short, found, taken = size <= CHUNK, 0, 0
+            blocks = 0 if short else (count + CHUNK - 1) // CHUNK
+            for start in range(-CHUNK * blocks, size, CHUNK):
+                stop, last = min(size, start + CHUNK), min(count, found + CHUNK)
+                if start < 0:
+                    some = index[found:last]
+                    v, y = _pick(row, some, picked), _pick(truth, some, shares)
+                else:
+                    v, y = row[start:stop], truth[start:stop]
+                value, highest = fill(v, y, tables, n, scale)
+                if exact and found == 0:
+                    origin = tables[_U + (index[0] if short else 0)]
+                    far = not abs(origin) < ordinary
+                if far:
+                    highest = _recentre(tables, v.size, origin)
+                for k in range(found, last):
+                    t, own = index[k] if short else k - found, 5 * k
+                    level, up = tables[_U + t], tables[_RISE + t]
+                    # exp(u) below −87 counts as 0, which is right only for positives well above.
+                    exact = exact and lowest < up < reach and (far or level > -_FARTHEST)
+                    levels[own], levels[own + 1], levels[own + 2] = level, up, tables[_FALL + t]
+                    levels[own + 3], levels[own + 4] = tables[_CHAIN + t], zero
+                found = last
+                if start < 0:
+                    continue
+                total += value
+                inside = exact and highest < same_bits(reach)
+                while taken < count and index[taken] < stop:
+                    t = index[taken] - start
+                    if inside:  # with u = −∞, a positive adds 0 to the sums and has slope 0
+                        tables[_U + t], tables[_RISE + t] = _NOWHERE, zero
+                        tables[_FALL + t] = np.inf
+                    taken += 1
                 for k in range(count):
                     level, up, down = levels[5 * k], levels[5 * k + 1], levels[5 * k + 2]
-                    if exact:
-                        values, slopes = _one_against(chunk, stop - start, level, up, down)
+                    if inside:
+                        values, slopes = _one_against(tables, v.size, level, up, down)
                     else:
                         share = truth[index[k]]
-                        values, slopes = _any_against(truth[start:stop], chunk, level, share)
+                        values, slopes = _any_against(y, tables, level, share)
                     pairs += factor * values
                     levels[5 * k + 4] += slopes
                 if needs_grad:
-                    _write_gradient(out[start:stop], chunk, as_type(factor, zero))
+                    _write_gradient(out[start:stop], tables, as_type(factor, zero))
             if needs_grad:
                 for k in range(count):
                     push = as_type(factor, zero) * levels[5 * k + 4]
