@@ -321,3 +321,11 @@ def test_every_batch_has_what_the_first_has(storage, lost, tmp_path):
             write_pieces(tmp_path / "x.parquet", [first, second])
         write_pieces(tmp_path / "x.parquet", [first])
         assert Predictions.read(tmp_path / "x.parquet") == first
+
+
+@pytest.mark.parametrize("kind", ["uint8", "uint64", "int8", "int64", "bool", "float32"])
+def test_truth_of_any_type_of_numbers_may_be_unknown(tmp_path, kind):
+    truth = pa.array([1, None, 0]).cast(kind)
+    table = pa.table({"id": ["a", "b", "c"], "p:dog": pa.array([0.9, 0.2, 0.1]), "y:dog": truth})
+    pq.write_table(table, tmp_path / "p.parquet")
+    assert Predictions.read(tmp_path / "p.parquet").targets.ravel().tolist() == [1, -1, 0]

@@ -29,6 +29,7 @@ from credibly.predictions.validation import (
     as_top,
     check_unique,
     id_array,
+    id_strings,
     number_matrix,
 )
 from credibly.targets import SparseTargets
@@ -134,6 +135,16 @@ class Shard:
                         kept = batch if keep is None else batch.taken(keep[batch.first_row : last])
                         yield kept.with_unknown_truth(len(self.schema.labels)) if lacking else kept
                 first += size
+
+    def id_batches(self) -> Iterator[pa.Array]:
+        """Yield the ids as Arrow strings, without an object of Python for each."""
+        first = 0
+        with self._opened() as file, parquet_errors(self.path):
+            for record in file.iter_batches(columns=[ID]):
+                ids = id_strings(record.column(ID), self.where, first).cast(pa.string())
+                ids.validate(full=True)
+                yield ids
+                first += record.num_rows
 
     def _group_top(
         self, file: pq.ParquetFile, group: int, first: int, wanted: Selection

@@ -835,8 +835,7 @@ class Dataset:
 
     def arrow_ids(self) -> pa.Array:
         """Return all ids, in order, as one Arrow array of strings."""
-        chunks = [pa.array(batch.ids, pa.string()) for batch in self._batches(IDS)]
-        return pa.concat_arrays(chunks)
+        return pa.concat_arrays([ids for shard in self.shards for ids in shard.id_batches()])
 
     def hashed_ids(self) -> Array:
         """Return a 64-bit hash per id, in order; equal ids have equal hashes in this process."""

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from credibly.arrays import to_numpy
 from credibly.checks import InputError, fits_memory, nearest
@@ -202,13 +203,18 @@ def _first(
 
 def id_array(column: pa.Array, where: str, first_row: int = 0) -> Array:
     """Return ids as an object array of str; every row must have one."""
+    return _texts(id_strings(column, where, first_row))
+
+
+def id_strings(column: pa.Array, where: str, first_row: int = 0) -> pa.Array:
+    """Return ids as Arrow strings; every row must have one."""
     if column.null_count:
         row = first_row + _first_null(column)
         raise InputError(f"{where}every row must have an id; row {row} has none.")
     if isinstance(column, pa.DictionaryArray):
         fits_memory(f"{where}ids", text_bytes(column), itemsize=1)
     try:
-        return _texts(column.cast(pa.large_string()))
+        return column.cast(pa.large_string())
     except MemoryError:
         raise
     except pa.ArrowException as error:
@@ -268,7 +274,11 @@ def _numbers(
     if column.null_count:
         if math.isnan(fill) and pa.types.is_integer(column.type):
             column = column.cast(pa.float64())
-        column = column.fill_null(fill)
+        elif pa.types.is_unsigned_integer(column.type):  # which cannot hold −1
+            column = column.cast(pa.int64())
+        # `fill_null` would import pandas.
+        filler = number_column(np.array([fill]), column.type)[0]
+        column = pc.call_function("coalesce", [column, filler])
     return np.from_dlpack(column)
 
 

@@ -15,6 +15,7 @@ from credibly.arrays import like, to_numpy
 from credibly.checks import InputError
 from credibly.compiled import compiled
 from credibly.predictions import Dataset
+from credibly.predictions.validation import number_column
 from credibly.retrieve.answer import Answer, Hit, conditions, holds
 from credibly.retrieve.query import ALWAYS, NEVER, Diagram, Node, Query, as_query, diagram, evaluate
 from credibly.targets import UNKNOWN, Coding, decode
@@ -239,14 +240,18 @@ class Index:
     def _set(self, columns: Array, ids: pa.Array, targets: Array | None, where: str) -> None:
         """Store checked columns in the order of their ids, which must be distinct."""
         self._ids = ids
-        order = pc.call_function("array_sort_indices", [self._ids]).to_numpy()
-        if (np.diff(order.astype(np.int64)) != 1).any():
-            self._ids = self._ids.take(pa.array(order))
+        # Arrow's `to_numpy` and `scalar` would import pandas.
+        sorted_rows = pc.call_function("array_sort_indices", [self._ids])
+        order = np.from_dlpack(sorted_rows).astype(np.int64)
+        if (np.diff(order) != 1).any():
+            self._ids = self._ids.take(sorted_rows)
             for column in columns:  # one at a time, to avoid a second copy of all
                 column[:] = column[order]
             targets = None if targets is None else np.take(targets, order, axis=1)
         same = pc.call_function("equal", [self._ids[1:], self._ids[:-1]])
-        if place := pc.call_function("index", [same], pc.IndexOptions(pa.scalar(True))).as_py() + 1:
+        repeated = np.flatnonzero(np.from_dlpack(same.cast(pa.int8())))
+        if len(repeated):
+            place = int(repeated[0]) + 1
             raise InputError(
                 f"{where}ids must be different; {self._ids[place].as_py()!r} appears twice. Drop "
                 "one of the rows or make the ids distinct."
@@ -278,8 +283,9 @@ class Index:
 
     def ids(self, places: Sequence[int] | Array | None = None) -> list[object]:
         """Return the ids at these indices, or all ids; they are sorted."""
-        chosen = self._ids if places is None else self._ids.take(pa.array(places, pa.int64()))
-        return chosen.to_pylist()
+        if places is None:
+            return self._ids.to_pylist()
+        return self._ids.take(number_column(np.asarray(places, np.int64), pa.int64())).to_pylist()
 
     def place(self, id: str) -> int | None:
         """Return the index of an id among the sorted ids, or None if there is no such row.
