@@ -135,6 +135,24 @@ def test_spa_and_its_pairs_agree_with_their_parts_in_long_and_in_wide_rows(case,
     assert value.item() == found[0].item()
 
 
+@each_path
+@each_dtype
+@pytest.mark.parametrize("wide", [slice(0, 300), slice(600, 900)], ids=["start", "middle"])
+def test_pairs_are_right_if_scores_are_far_apart_in_a_part_of_a_long_row(wide, dtype, path):
+    scores, targets = batch(0.05, labels=1300, dtype=dtype)
+    targets = targets.clamp(min=0)
+    scores[:, wide] += 60 * (1 - targets[:, wide])
+
+    def by_parts(v, y):
+        return BCE()(v, y) + 100 * every_pair(v, y)
+
+    expected = with_gradient(by_parts, scores.double(), targets.double())
+    with path():
+        found = with_gradient(LabelPairs(BCE(), weight=100), scores, targets)
+    # In float32, the formula differs by 1.2e-5 here; the kernels stay below 2e-6.
+    assert_same(found, expected, 20 * TOLERANCE[dtype])
+
+
 def own_pair():
     """A user's own loss: its link comes from autograd, whose logarithms reach −∞."""
     logsigmoid = torch.nn.functional.logsigmoid
