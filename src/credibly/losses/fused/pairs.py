@@ -144,8 +144,16 @@ def known_labels(y):
 def positives(y, index):
     """Write the indices of labels with a target above 0 into ``index``; return their number."""
     count = 0
-    whole = y.size // 8 * 8
-    for s in range(0, whole, 8):
+    blocks, whole = y.size // 64 * 64 if y.size > CHUNK else 0, y.size // 8 * 8
+    for s in range(0, blocks, 64):
+        present = 0
+        for t in range(s, s + 64):
+            present += 1 if y[t] > 0 else 0
+        if present > 0:  # most blocks of a long row have none
+            for t in range(s, s + 64):
+                index[count] = t
+                count += 1 if y[t] > 0 else 0
+    for s in range(blocks, whole, 8):
         bits = same_bits(y[s])
         for t in range(s, s + 8):
             bits |= same_bits(y[t])
