@@ -310,6 +310,8 @@ def _per_label(xp, g, slopes, intercepts, floor, ceiling, **_):
 
 def _isotonic(xp, g, points, rates, **_):
     points, rates = xp.asarray(points), xp.asarray(rates)
+    if not len(points) == len(rates) >= 1:
+        raise ValueError(f"`points` and `rates` must be as many; got {len(points)}, {len(rates)}.")
     if len(points) == 1:
         points, rates = xp.concatenate([points, points]), xp.concatenate([rates, rates])
     g = xp.clip(g, points[0], points[-1])

@@ -177,4 +177,4 @@ def test_the_help_groups_flags_by_recipe(capsys):
     groups = ["every recipe:", "recipe Linear, TextLinear, Probe:", "recipe Network:"]
     places = [shown.index(f"\n{group}") for group in groups]
     assert places == sorted(places)
-    assert shown.index("--l2 L2", places[1]) > places[1]
+    assert shown.index("--l2 ", places[1]) > places[1]

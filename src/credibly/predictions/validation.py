@@ -53,15 +53,25 @@ def positions(labels: Sequence[str], known: Sequence[str]) -> list[int]:
     return [index_of[name] for name in labels]
 
 
-def label_mismatch(what: str, labels: Sequence[str], expected: Sequence[str]) -> str:
-    """Return a message with the first few labels in which two tables differ."""
+def label_difference(labels: Sequence[str], expected: Sequence[str]) -> str:
+    """Return what is different in ``labels``, naming the first few.
+
+    Example:
+        >>> label_difference(["cat", "x"], ["cat", "dog"])
+        "lacks 'dog' and has 'x' besides"
+    """
     missing = [repr(name) for name in expected if name not in set(labels)][:3]
     extra = [repr(name) for name in labels if name not in set(expected)][:3]
     parts = [f"lacks {', '.join(missing)}"] if missing else []
     parts += [f"has {', '.join(extra)} besides"] if extra else []
+    return " and ".join(parts) or "has them in another order"
+
+
+def label_mismatch(what: str, labels: Sequence[str], expected: Sequence[str]) -> str:
+    """Return a message with the first few labels in which two tables differ."""
     return (
-        f"labels must agree; {what} {' and '.join(parts)}. Keep the labels that both have "
-        "(`Predictions.select` in Python)."
+        f"labels must agree; {what} {label_difference(labels, expected)}. Keep the labels that "
+        "both have (`Predictions.select` in Python)."
     )
 
 

@@ -18,6 +18,7 @@ from credibly.data.preparation import Columns, Preparation, warn_of_position
 from credibly.files import write_json
 from credibly.notebook import html_table
 from credibly.pipeline import LINKS, Pipeline
+from credibly.predictions.validation import label_difference
 from credibly.targets import SparseTargets, Targets
 from credibly.train.assembly import (
     OBJECT,
@@ -295,13 +296,9 @@ class Run:
                 f"{shape[0]}."
             )
         if list(rows.labels) != self.labels:
-            extra = [name for name in rows.labels if name not in set(self.labels)][:3]
-            missing = [name for name in self.labels if name not in set(rows.labels)][:3]
-            what = f"it lacks {missing}" if missing else "they are in another order"
-            what = f"it has {extra} besides" if extra else what
             raise InputError(
                 f"{rows.source} must have the {len(self.labels)} labels that {self.title} was "
-                f"trained with, in their order; {what}."
+                f"trained with, in their order; it {label_difference(rows.labels, self.labels)}."
             )
         return rows
 
