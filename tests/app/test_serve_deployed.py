@@ -71,7 +71,7 @@ def test_every_address_of_every_page_is_below_the_root_path(shelf, clinic, strip
             assert [each for each in found if not each.startswith("/lab/credibly/")] == [], path
             assert page.headers.get("location", "/lab/credibly/").startswith("/lab/credibly/")
             files |= {each for each in found if "/static/" in each}
-        assert len(files) == 5
+        assert len(files) == 6
         assert {client.get(each).status_code for each in files} == {200}
         refused = client.get(f"{before}/", headers={"host": "x", "accept": "text/html"})
         assert 'href="/lab/credibly/static/style.css"' in refused.text
