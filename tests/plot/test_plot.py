@@ -7,7 +7,6 @@ import pytest
 
 import credibly as cr
 from credibly import InputError, Predictions, metrics, plot
-from credibly.decide import AverageSize
 from credibly.losses import SPA, Asymmetric, TwoWay
 
 RNG = np.random.default_rng(0)
@@ -35,14 +34,6 @@ def test_methods_overlay_on_the_same_axes():
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["ours", "theirs"]
 
 
-def test_labels_come_worst_first():
-    spoilt = P.copy()
-    spoilt[:, 2] = 1 - spoilt[:, 2]
-    drawn = plot.labels(spoilt, Y, ["a", "b", "$c$", "d"], bins=10, min_count=10)
-    assert drawn[0].get_title().startswith("$c$")
-    assert len(drawn) == 4
-
-
 def test_rows_without_labels_have_their_own_bar():
     sets = np.zeros((10, 4), dtype=bool)
     sets[:3, 0] = True
@@ -58,11 +49,6 @@ def test_set_sizes_split_by_how_often_labels_were_seen():
     assert sum(bar.get_height() for bar in ax.patches) == len(P)
 
 
-def test_coverage_never_falls_as_the_budget_grows():
-    heights = plot.coverage(P, Y).lines[0].get_ydata()
-    assert (np.diff(heights) >= 0).all()
-
-
 @pytest.mark.parametrize("loss", [SPA(), Asymmetric()], ids=str)
 def test_the_link_drawn_is_the_link(loss):
     line = plot.link(loss).lines[0]
@@ -75,16 +61,6 @@ def test_the_link_drawn_is_the_link(loss):
 def test_a_loss_without_a_curve_says_so():
     with pytest.raises(cr.InputError, match="on its own"):
         plot.link(TwoWay())
-
-
-@pytest.mark.parametrize("decimals", [1, 6])
-def test_coverage_is_that_of_average_size_with_ties(decimals):
-    p = np.round(P, decimals)
-    sizes = [0.3, 1.0, 1.7, P.shape[1]]
-    heights = plot.coverage(p, Y, sizes=sizes).lines[-1].get_ydata()
-    for size, height in zip(sizes, heights, strict=True):
-        sets = AverageSize(size).fit(p).predict(p)
-        assert height == pytest.approx(metrics.set_coverage(sets, Y))
 
 
 def test_set_sizes_take_class_indices():
@@ -141,7 +117,7 @@ def test_normalizers_of_runs_are_drawn_by_epoch(tmp_path):
         plot.normalizer({"bce": [{"epoch": 1}]})
 
 
-@pytest.mark.parametrize("name", ["reliability", "labels", "coverage", "retrieval", "pairs"])
+@pytest.mark.parametrize("name", ["reliability", "retrieval"])
 def test_every_plot_of_predictions_takes_objects_files_and_runs(tmp_path, name):
     one = cr.Predictions.from_arrays(
         probabilities=P, targets=Y, labels=list("abcd"), coding="unknown"
@@ -149,9 +125,7 @@ def test_every_plot_of_predictions_takes_objects_files_and_runs(tmp_path, name):
     one.write(tmp_path / "predictions.parquet")
 
     def points(source):
-        ax = np.ravel(getattr(plot, name)(source))[0]
-        mesh = [each.get_array() for each in ax.collections if each.get_array() is not None]
-        return [np.asarray(each) for each in (*mesh, *(line.get_ydata() for line in ax.lines))]
+        return [np.asarray(line.get_ydata()) for line in getattr(plot, name)(source).lines]
 
     wanted = points(one)
     for source in (tmp_path / "predictions.parquet", str(tmp_path)):
@@ -164,7 +138,7 @@ def test_what_a_plot_lacks_is_told():
     with pytest.raises(cr.InputError, match="these hold none"):
         plot.reliability(without)
     with pytest.raises(cr.InputError, match="needs `targets`"):
-        plot.coverage(P)
+        plot.reliability(P)
 
 
 def test_the_normalizer_is_read_from_runs(tmp_path):
@@ -184,10 +158,3 @@ def test_set_sizes_of_a_file_of_label_sets(tmp_path, name):
     assert drawn == [bar.get_height() for bar in plot.set_sizes(P >= 0.5).patches]
     with pytest.raises(InputError, match="file of label sets"):
         plot.set_sizes(tmp_path / "p.parquet")
-
-
-def test_hits_of_predictions_are_those_of_their_labels():
-    labels = ["a", "b", "c", "d"]
-    one = Predictions.from_arrays(probabilities=P, targets=Y, labels=labels)
-    points = np.asarray(plot.hits(one).collections[0].get_offsets())
-    np.testing.assert_allclose(points, np.stack([P[Y[:, 0] >= 0].sum(0), (Y == 1).sum(0)], 1))

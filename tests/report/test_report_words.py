@@ -178,8 +178,6 @@ def test_the_plotted_numbers_are_those_of_the_metrics():
     np.testing.assert_allclose(ends[:, 0], found.lower[seen], atol=1e-12)
     np.testing.assert_allclose(ends[:, 1], found.upper[seen], atol=1e-12)
     assert plot.retrieval({1: 0.5, 2: 0.25}).lines[-1].get_ydata().tolist() == [0.5, 0.25]
-    points = plot.hits([1.0, 2.0], [3, 4]).collections[0].get_offsets()
-    assert np.asarray(points).tolist() == [[1, 3], [2, 4]]
     truth, counts = np.eye(4, dtype=bool), np.array([19, 20, 100, 101])
     bars = plot.set_sizes(np.eye(4, dtype=bool), targets=truth, train_counts=counts).containers
     assert [[bar.get_height() for bar in group][1] for group in bars] == [1, 2, 1]

@@ -48,9 +48,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
         Pipeline(None, calibrate.Affine(), decide.BestF()).fit(PROBABILITIES, y).state()
     ),
     "chosen calibrator": lambda y: calibrate.choose({"a": SCORES, "b": SCORES / 2}, y).stage,
-    "coverage curve": lambda y: (
-        plot.coverage(PROBABILITIES, y, sizes=[1.0, 2.0]).lines[0].get_ydata()
-    ),
+    "reliability diagram": lambda y: plot.reliability(PROBABILITIES, y).lines[-1].get_ydata(),
     "predictions": lambda y: (
         Predictions.from_arrays(probabilities=PROBABILITIES, targets=y, labels=LABELS).targets
     ),

@@ -1,26 +1,22 @@
-"""Plots of label sets: their sizes, and the share of true labels that they cover."""
+"""Plots of label sets: their sizes."""
 
 from __future__ import annotations
 
 import csv
 import json
 import os
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from credibly import metrics
 from credibly.arrays import to_numpy
 from credibly.checks import InputError
-from credibly.decide import AverageSize
 from credibly.metrics.label_sets import by_frequency
 from credibly.plot import style
-from credibly.plot.sources import Source, drawn_from
-from credibly.targets import Coding, Targets, TargetsLike
+from credibly.targets import Targets
 from credibly.types import Array, ArrayLike
 from credibly.untrusted.budget import read_text
 from credibly.untrusted.tables import read_parquet
@@ -103,36 +99,3 @@ def _shots(targets: ArrayLike, train_counts: ArrayLike, shape: tuple[int, ...]) 
     groups = {name: members & there for name, members in by_frequency(rarest).items()}
     groups["no true label"] = ~there
     return {name: members for name, members in groups.items() if members.any()}
-
-
-def coverage(
-    probabilities: Source,
-    targets: TargetsLike | None = None,
-    *,
-    sizes: Sequence[float] | None = None,
-    name: str | None = None,
-    ax: Axes | None = None,
-    coding: Coding | None = None,
-) -> Axes:
-    """Draw the share of true labels in the sets against the average size of the sets.
-
-    Each point is the rule ``AverageSize`` fitted on these rows.
-
-    Example:
-        >>> import numpy as np
-        >>> rng = np.random.default_rng(0)
-        >>> p = rng.random((100, 8))
-        >>> coverage(p, rng.random((100, 8)) < p).get_ylabel()
-        'true labels covered'
-    """
-    p, y, _ = drawn_from(probabilities, targets, partial(Targets.beside, coding=coding))
-    chosen = sizes if sizes is not None else np.linspace(0.5, min(p.shape[1], 10), 39)
-    rules = (AverageSize(float(size)).fit(p) for size in chosen)
-    covered = [metrics.set_coverage(rule.predict(p), y) for rule in rules]
-    ax = style.axes(ax, 5.0, 3.8)
-    ax.plot(chosen, covered, label=name, **style.line(style.series(ax)))
-    lowest = min((float(y) for drawn in ax.lines for y in np.ravel(drawn.get_ydata())), default=0.0)
-    ax.set(xlabel="average set size", ylabel="true labels covered")
-    ax.set_ylim(max(0.0, lowest - 0.05), 1.02)
-    style.legend(ax, loc="lower right")
-    return ax

@@ -39,11 +39,6 @@ def line(index: int) -> dict[str, Any]:
     }
 
 
-def mark(index: int) -> str:
-    """Return the shape of the points of the ``index``-th series."""
-    return _MARKS[index % len(_MARKS)]
-
-
 def axes(ax: Axes | None, width: float = 5.0, height: float = 4.0) -> Axes:
     """Return ``ax``, or new axes on a new figure (no global state, no backend)."""
     if ax is None:
