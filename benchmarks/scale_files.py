@@ -92,7 +92,7 @@ def parquet_step(folder: Path, rows: int, conditions: int, labels: int = 80) -> 
     """Return a search of a file with truth, by credibly and by two statements for DuckDB."""
     import duckdb
 
-    from credibly.executors.executor import database
+    from credibly.retrieve.sql import database
     from credibly.retrieve import search
 
     path = written_predictions(folder, rows, labels)

@@ -358,8 +358,6 @@ def test_what_is_not_there_or_not_predictions_is_said(tmp_path):
     pq.write_table(pa.table({"x": [1]}), tmp_path / "x.parquet")
     with pytest.raises(InputError, match="not a predictions file"):
         search(tmp_path / "x.parquet", "+fork")
-    with pytest.raises(InputError, match="only `executor='spark'` reads those"):
-        search("s3a://bucket/parts", "+fork")
 
 
 @pytest.mark.parametrize("top", [0, -1, 2.5, True])
@@ -383,16 +381,16 @@ def test_an_index_needs_one_name_a_column_and_one_id_a_row():
 
 
 def test_files_are_opened_once_and_again_when_they_change(tmp_path, monkeypatch):
-    from credibly.executors import executor
+    from credibly.retrieve import sql
 
     opened = []
 
-    class Counted(executor.Dataset):
+    class Counted(sql.Dataset):
         def __init__(self, *arguments, **options):
             opened.append(arguments)
             super().__init__(*arguments, **options)
 
-    monkeypatch.setattr(executor, "Dataset", Counted)
+    monkeypatch.setattr(sql, "Dataset", Counted)
     folder = tmp_path / "shards"
     folder.mkdir()
     for name, low in (("a", 0.25), ("b", 0.75)):

@@ -121,11 +121,6 @@ def test_a_bad_value_is_named_with_its_file(session, tmp_path):
         evaluate(tmp_path, executor=Spark(session))
 
 
-def test_an_address_is_refused(session):
-    with pytest.raises(InputError, match="is an address"):
-        evaluate("s3a://bucket/parts", executor=Spark(session))
-
-
 def test_an_exported_model_predicts_tables(session, tmp_path):
     pytest.importorskip("onnxruntime")
     from credibly import data, train

@@ -11,7 +11,7 @@ from local_session import LocalSession
 from spread_rows import RECORDS, ROWS, rows, splits, write
 
 import credibly as cr
-from credibly import decide, metrics
+from credibly import decide, metrics, retrieve
 from credibly.executors import Spark
 from credibly.review import label_issues
 from credibly.workflows import calibrate_dataset, calibrate_file
@@ -163,3 +163,15 @@ def test_label_issues_do_not_depend_on_the_parts(name, parts, tmp_path):
     # The estimate is a fit, which stops at a slightly other place if sums differ in their last bit.
     assert many.total.expected == pytest.approx(one.total.expected, rel=1e-2)
     assert len(one) == 40
+
+
+@each_number
+@pytest.mark.parametrize("joint", [False, True], ids=["independent", "joint"])
+def test_workers_search_as_one_machine_does(parts, joint, tmp_path):
+    whole = rows()
+    model = retrieve.Joint(1).fit(whole.probabilities, whole.targets, whole.labels)
+    folder, options = write(whole, tmp_path / "shards", parts), {"joint": model if joint else None}
+    for query in ("+fork -knife", "(dog | table) & !apple", "never"):
+        local = retrieve.search(folder, query, **options)
+        spark = retrieve.search(folder, query, executor=Spark(LocalSession()), **options)
+        assert_same(spark.to_dict(), local.to_dict())

@@ -21,7 +21,7 @@ def open_executor(executor: str | Executor = "local") -> Executor:
         executor: ``"local"``, ``"spark"`` (which starts a session), or an executor.
 
     Example:
-        >>> open_executor("local").one_file
+        >>> open_executor("local").local
         True
     """
     if isinstance(executor, Executor):

@@ -2,126 +2,16 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache, lru_cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
-from credibly.checks import InputError, require
-from credibly.memory_limits import not_for_lack_of_memory
 from credibly.metrics.accumulators import Accumulator
 from credibly.metrics.ranking import TOTALS, RankPlan
 from credibly.predictions import Dataset, Predictions
-from credibly.predictions.file_schema import Schema
-from credibly.predictions.shard import Shard, identity
-from credibly.types import Array, FilePath
-
-if TYPE_CHECKING:
-    import duckdb
-
-Row = tuple[Any, ...]
-Run = Callable[[str], Sequence[Row]]
-
-
-@dataclass(frozen=True)
-class Source:
-    """A table in SQL: its name or expression, its columns, and the columns that it renames."""
-
-    table: str
-    schema: Schema
-    names: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Tables:
-    """Predictions that an executor has opened for SQL.
-
-    Attributes:
-        where: path or address, for errors.
-        labels: names of the labels.
-        sources: tables that are searched as one; all files of a table have the same columns.
-        run: runs a statement and returns its rows.
-        dataset: the files, if they are on this machine.
-        quote: the character that the dialect puts around identifiers.
-        has_largest: whether the dialect has ``max(value, n)``, the n largest values.
-    """
-
-    where: str
-    labels: Sequence[str]
-    sources: Sequence[Source]
-    run: Run
-    dataset: Dataset | None
-    quote: str = '"'
-    has_largest: bool = True
-
-
-def by_columns(dataset: Dataset) -> list[tuple[Schema, list[Path]]]:
-    """Return the files of a dataset, grouped by their columns and the order of the columns."""
-    groups: dict[tuple[str, ...], list[Shard]] = defaultdict(list)
-    for shard in dataset.shards:
-        kinds = (str(kind) for kind in shard.schema.types.values())
-        groups[(*shard.schema.columns, *kinds)].append(shard)
-    return [(shards[0].schema, [each.path for each in shards]) for shards in groups.values()]
-
-
-@lru_cache(maxsize=4)
-def duckdb_tables(path: str, partial: bool, files: tuple[object, ...]) -> Tables:
-    """Return the predictions opened by DuckDB; ``files``, their identity, is part of the key."""
-    del files
-    dataset, sources = Dataset(path, partial=partial), []
-    dataset.check_ids(trust_writer=True)
-
-    def run(statement: str) -> Sequence[Row]:
-        return _run(path, statement)
-
-    for schema, shards in by_columns(dataset):
-        table = _read_parquet(shards)
-        sources.append(Source(table, schema, _names(run, table, schema)))
-    return Tables(path, dataset.labels, sources, run, dataset)
-
-
-@cache
-def database() -> duckdb.DuckDBPyConnection:
-    """Return the database of this process."""
-    require("search", "duckdb")
-    import duckdb
-
-    return duckdb.connect()  # in memory; opening a connection takes half as long as a search
-
-
-def _run(path: str, statement: str) -> Sequence[Row]:
-    connection = database().cursor()  # one per thread
-    import duckdb
-
-    try:
-        return connection.execute(statement).fetchall()
-    except duckdb.Error as error:
-        not_for_lack_of_memory(error)
-        raise InputError(
-            f"{path} could not be searched; {str(error).splitlines()[0]} "
-            "If a file was replaced meanwhile, search again."
-        ) from error
-
-
-def _read_parquet(files: Sequence[Path]) -> str:
-    # DuckDB reads a path as a glob. Brackets around a special character make it a plain one.
-    plain = ["".join(f"[{c}]" if c in "*?[" else c for c in str(file)) for file in files]
-    listed = ", ".join("'" + file.replace("'", "''") + "'" for file in plain)
-    # A folder may be called "id=5". Its name does not define a column.
-    return f"read_parquet([{listed}], hive_partitioning = false)"
-
-
-def _names(run: Run, table: str, schema: Schema) -> dict[str, str]:
-    """Return DuckDB's names of the columns: it numbers columns that differ only by case."""
-    if len({name.lower() for name in schema.columns}) == len(schema.columns):
-        return {}
-    described = run(f"DESCRIBE SELECT * FROM {table}")
-    return {name: str(row[0]) for name, row in zip(schema.columns, described, strict=True)}
-
+from credibly.predictions.table import PieceReader
+from credibly.types import Array
 
 State = Mapping[str, Array]
 Advance = Callable[[float], None]
@@ -149,11 +39,16 @@ class Executor:
         {'square': array(4)}
     """
 
-    one_file = True
-    """Whether workers can write one file together; else each writes one of its own."""
+    local = True
+    """Whether the work runs in this process, which can then also write one file of all rows."""
 
     def accumulate(
-        self, rows: Dataset | Predictions, accumulator: A, feed: Feed[A], advance: Advance = unseen
+        self,
+        rows: Dataset | Predictions,
+        accumulator: A,
+        feed: Feed[A],
+        advance: Advance = unseen,
+        labels: Sequence[str] | None = None,
     ) -> A:
         """Add all rows to ``accumulator`` and return it.
 
@@ -162,15 +57,18 @@ class Executor:
             accumulator: an empty accumulator.
             feed: updates an accumulator with a batch of rows.
             advance: called with the share of the work done since the last call.
+            labels: the labels that are read, if not all.
         """
         if isinstance(rows, Predictions):
             feed(accumulator, rows, 0)
         else:
-            self._add(rows, accumulator, feed, advance)
+            reader = rows.piece_reader if labels is None else rows.piece_reader.of_labels(labels)
+            self._add(rows, reader, accumulator, feed, advance)
         return accumulator
 
-    def _add(self, dataset: Dataset, accumulator: A, feed: Feed[A], advance: Advance) -> None:
-        reader = dataset.piece_reader
+    def _add(
+        self, dataset: Dataset, reader: PieceReader, accumulator: A, feed: Feed[A], advance: Advance
+    ) -> None:
         for shard in dataset.pieces():
             for first_row, batch in reader.batches(shard):
                 feed(accumulator, batch, first_row)
@@ -206,19 +104,3 @@ class Executor:
     def check_ids(self, dataset: Dataset) -> None:
         """Raise if an id is missing or occurs twice."""
         dataset.check_ids(trust_writer=dataset.num_rows > ROWS_COMPARED)
-
-    def tables(self, path: FilePath, *, partial: bool = False) -> Tables:
-        """Return predictions opened for SQL."""
-        if is_remote(path):
-            raise InputError(f"{path} is an address; only `executor='spark'` reads those.")
-        return duckdb_tables(str(path), partial, identity(path))
-
-
-def is_remote(path: FilePath) -> bool:
-    """Return whether ``path`` is an address (``s3a://…``, ``hdfs://…``) that only Spark reads.
-
-    Example:
-        >>> is_remote("s3a://bucket/parts"), is_remote("parts")
-        (True, False)
-    """
-    return "://" in str(path)

@@ -21,21 +21,15 @@ from credibly.executors.executor import (
     Advance,
     Executor,
     Feed,
-    Row,
-    Source,
     State,
-    Tables,
-    by_columns,
-    is_remote,
     unseen,
 )
 from credibly.metrics.accumulators import Accumulator
 from credibly.metrics.ranking import TOTALS, RankPlan
 from credibly.predictions import Dataset
-from credibly.predictions.file_schema import Schema
 from credibly.predictions.shard import Piece
 from credibly.predictions.table import PieceReader
-from credibly.types import Array, FilePath, JsonObject
+from credibly.types import Array, JsonObject
 
 SparkObject: TypeAlias = Any
 """A session or a frame of PySpark, which need not be installed."""
@@ -51,20 +45,6 @@ _MERGE_FROM = 16
 """From so many states on, workers merge them before the driver does."""
 _PARTITIONS_LIMIT = 2000
 _BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
-
-
-_VIEW = "credibly_predictions"
-_ARROW = {
-    "string": "string",
-    "float": "float32",
-    "double": "float64",
-    "boolean": "bool_",
-    "tinyint": "int8",
-    "smallint": "int16",
-    "int": "int32",
-    "bigint": "int64",
-    "void": "null",
-}
 
 
 def file_address(file: str) -> str:
@@ -116,14 +96,16 @@ class Spark(Executor):
         session: a Spark session; by default a new one is started.
     """
 
-    one_file = False
+    local = False
 
     def __init__(self, session: SparkObject = None) -> None:
         self.session = spark_session() if session is None else session
 
-    def _add(self, dataset: Dataset, accumulator: A, feed: Feed[A], advance: Advance) -> None:
+    def _add(
+        self, dataset: Dataset, reader: PieceReader, accumulator: A, feed: Feed[A], advance: Advance
+    ) -> None:
         shards = dataset.pieces()
-        task = _accumulate_task(shards, dataset.piece_reader, accumulator, feed)
+        task = _accumulate_task(shards, reader, accumulator, feed)
         frame, count = self._tasks(len(shards), task), len(shards)
         while count >= _MERGE_FROM:
             count = math.isqrt(count)
@@ -165,32 +147,6 @@ class Spark(Executor):
                 f"{found[0]['count']} times. Drop one of the rows or change an id."
             )
 
-    def tables(self, path: FilePath, *, partial: bool = False) -> Tables:
-        # Names of labels may differ only by case. By default Spark treats them as equal.
-        self.session.conf.set("spark.sql.caseSensitive", "true")
-        if is_remote(path):
-            frame = self.session.read.parquet(str(path))
-            frame.createOrReplaceTempView(_VIEW)
-            schema = Schema.from_arrow(_arrow_schema(frame.schema), None, f"{path}: ")
-            dataset, labels, sources = None, schema.labels, [Source(_VIEW, schema)]
-        else:
-            dataset = Dataset(path, partial=partial)
-            dataset.check_ids(trust_writer=True)
-            labels, sources = dataset.labels, []
-            for place, (schema, files) in enumerate(by_columns(dataset)):
-                frame = self.session.read.parquet(*(file_address(str(file)) for file in files))
-                frame.createOrReplaceTempView(f"{_VIEW}_{place}")
-                sources.append(Source(f"{_VIEW}_{place}", schema))
-
-        def run(statement: str) -> list[Row]:
-            try:
-                return [tuple(row) for row in self.session.sql(statement).collect()]
-            except Exception as error:  # py4j and Spark raise their own types
-                reason = str(error).splitlines()[0]
-                raise InputError(f"{path} could not be searched; {reason}") from error
-
-        return Tables(str(path), labels, sources, run, dataset, "`", has_largest=False)
-
     def _tasks(self, count: int, task: Task) -> SparkObject:
         """Return a frame of ``count`` tasks."""
         return _mapped(self.session.range(0, count, 1, count), task)
@@ -217,18 +173,6 @@ class Spark(Executor):
             yield
         finally:
             self.session.conf.set(_BATCH_ROWS, before)
-
-
-def _arrow_schema(struct: SparkObject) -> pa.Schema:
-    """Return Spark's columns as Arrow's; types that predictions do not use become lists."""
-    other = pa.list_(pa.null())
-    kinds = {field.name: field.dataType.simpleString() for field in struct.fields}
-    return pa.schema(
-        [
-            (name, getattr(pa, _ARROW[kind])() if kind in _ARROW else other)
-            for name, kind in kinds.items()
-        ]
-    )
 
 
 def _mapped(frame: SparkObject, task: Task) -> SparkObject:

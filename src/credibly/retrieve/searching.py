@@ -1,4 +1,4 @@
-"""Search predictions by SQL (DuckDB on one machine, Spark on a cluster) or batch by batch."""
+"""Search predictions by SQL in DuckDB, or batch by batch on any executor."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import numpy as np
 
 from credibly.checks import InputError, whole_number
 from credibly.executors import open_executor
-from credibly.executors.executor import Executor, Tables, is_remote
+from credibly.executors.executor import Executor
 from credibly.metrics.accumulators import Accumulator, Accumulators, BestRows
 from credibly.predictions import Dataset, Predictions
 from credibly.predictions.file_schema import PROBABILITY, TRUTH
+from credibly.predictions.shard import identity
 from credibly.retrieve import sql
 from credibly.retrieve.answer import Answer, Hit, conditions, holds
 from credibly.retrieve.index import evaluate_rows
@@ -34,8 +35,8 @@ def search(
     """Search a predictions file, a folder of shards or a table for a query.
 
     Args:
-        path: a Parquet file or a folder of Parquet files; with Spark, also any address that its
-            cluster reads; or predictions in memory (for many queries, make an ``Index``).
+        path: a Parquet file or a folder of Parquet files, or predictions in memory (for many
+            queries, make an ``Index``).
         query: text (see ``parse``) or a ``Query``.
         top: number of rows to return.
         joint: a fitted joint model, for labels that depend on each other. The search then reads
@@ -62,21 +63,21 @@ def search(
     top, worker = whole_number("top", top, 1), open_executor(executor)
     if isinstance(path, Predictions):
         return _by_batches(path, query, top, joint, worker)
-    if joint is not None and is_remote(path):
-        raise InputError(f"{path} is an address; a joint model needs a path that workers see.")
-    if joint is not None:
-        return _by_batches(Dataset(path, partial=partial), query, top, joint, worker)
-    opened = worker.tables(path, partial=partial)
-    if opened.dataset is not None and not opened.dataset.every_label:
-        return _by_batches(opened.dataset, query, top, None, worker)
-    asked = as_query(query, opened.labels)
+    if joint is not None or not worker.local:
+        dataset = Dataset(path, partial=partial)
+        worker.check_ids(dataset)
+        return _by_batches(dataset, query, top, joint, worker)
+    dataset, sources = sql.open_files(str(path), partial, identity(path))
+    if not dataset.every_label:
+        return _by_batches(dataset, query, top, None, worker)
+    asked = as_query(query, dataset.labels)
     compiled = diagram(asked)
     for name in compiled.labels:
         if "\0" in name:
             raise InputError(
                 f"{path}: a label must not hold a zero byte to be searched; got {name!r}."
             )
-    return _answer(asked, compiled, opened, sql.statements(compiled, opened, top))
+    return _by_sql(asked, compiled, dataset, sql.statements(compiled, sources, top))
 
 
 # Batch by batch -----------------------------------------------------------------------------------
@@ -85,15 +86,15 @@ def search(
 def _by_batches(
     rows: Predictions | Dataset, query: str | Query, top: int, joint: Joint | None, worker: Executor
 ) -> Answer:
-    """Return the answer from batches of rows, if SQL cannot compute it."""
+    """Return the answer from batches of rows, on any executor and with any model of labels."""
     asked = as_query(query, rows.labels)
+    found = diagram(asked)
     if joint is not None:
         rows.check_dense("a joint model")
         joint.check(rows.labels)
-    best = _Ranking(asked, diagram(asked), top, joint)
-    if isinstance(rows, Dataset):
-        rows.check_ids(trust_writer=True)
-    return worker.accumulate(rows, best, _Ranking.update).answer()
+    labels = found.labels if joint is None and rows.every_label else None
+    best = _Ranking(asked, found, top, joint)
+    return worker.accumulate(rows, best, _Ranking.update, labels=labels).answer()
 
 
 class _Ranking(Accumulators):
@@ -145,32 +146,35 @@ class _Ranking(Accumulators):
 # By SQL -------------------------------------------------------------------------------------------
 
 
-def _answer(asked: Query, compiled: Diagram, opened: Tables, statements: sql.Statements) -> Answer:
-    rows, bad, mass, bad_truth, expected, *known = opened.run(statements.totals)[0]
-    if opened.dataset is not None and rows != opened.dataset.num_rows:
+def _by_sql(
+    asked: Query, compiled: Diagram, dataset: Dataset, statements: sql.Statements
+) -> Answer:
+    where = dataset.path
+    rows, bad, mass, bad_truth, expected, *known = sql.run(where, statements.totals)[0]
+    if rows != dataset.num_rows:
         raise InputError(
-            f"{opened.where} must have {opened.dataset.num_rows} rows with different ids; {rows} "
+            f"{where} must have {dataset.num_rows} rows with different ids; {rows} "
             "were found. If a file was replaced meanwhile, search again."
         )
     if bad or (mass is not None and math.isnan(mass)):
-        raise InputError(_first_bad(opened, statements, PROBABILITY, int(bad or 0)))
+        raise InputError(_first_bad(dataset, statements, PROBABILITY, int(bad or 0)))
     if bad_truth:
-        raise InputError(_first_bad(opened, statements, TRUTH, int(bad_truth)))
+        raise InputError(_first_bad(dataset, statements, TRUTH, int(bad_truth)))
     best = statements.best(known.pop() if statements.bounded else None)
     hits = []
     if not compiled.impossible:
         each = conditions(asked, compiled.labels)
-        for name, probability, *rest in opened.run(best):
+        for name, probability, *rest in sql.run(where, best):
             real = rest.pop(0) if statements.truth else None
             truth = None if real is None else real == 1
             hits.append(Hit(name, float(probability), each([float(x) for x in rest]), truth))
-        _check_hits(hits, opened.where)
+        _check_hits(hits, where)
     sums = [rows, expected or 0.0, *(known if statements.truth else (0, 0.0, 0))]
     ran = (best, statements.totals)
     return Answer.of_sums(asked, hits, sums, contradiction=compiled.impossible, sql=ran)
 
 
-def _check_hits(hits: Sequence[Hit], where: str) -> None:
+def _check_hits(hits: Sequence[Hit], where: object) -> None:
     """Raise if a row has no id or a duplicate one; the search relied on the writer's check."""
     seen: set[object] = set()
     for hit in hits:
@@ -184,7 +188,7 @@ def _check_hits(hits: Sequence[Hit], where: str) -> None:
         seen.add(hit.id)
 
 
-def _first_bad(opened: Tables, statements: sql.Statements, prefix: str, count: int) -> str:
+def _first_bad(dataset: Dataset, statements: sql.Statements, prefix: str, count: int) -> str:
     """Return the error message about the first row with an invalid value."""
     letter = "p" if prefix == PROBABILITY else "y"
     must = "probabilities must lie in [0, 1]"
@@ -196,15 +200,14 @@ def _first_bad(opened: Tables, statements: sql.Statements, prefix: str, count: i
             f"SELECT id, {letter}{place} FROM {statements.step} "
             f"WHERE CASE WHEN {good} THEN 0 ELSE 1 END = 1 ORDER BY id LIMIT 1"
         )
-        rows = opened.run(f"{statements.scored}\n{first}")
+        rows = sql.run(dataset.path, f"{statements.scored}\n{first}")
         if rows:
             name, value = rows[0]
             others = f" ({count} such rows)" if count > 1 else ""
             got = "nothing" if value is None else "NaN" if math.isnan(value) else value
             return (
-                f"{opened.where}: {must}; got {got} in column {prefix + label!r} of the row with "
+                f"{dataset.path}: {must}; got {got} in column {prefix + label!r} of the row with "
                 f"id {name!r}{others}. Predict again, or drop those rows."
             )
-    if opened.dataset is not None:  # DuckDB may not find NaN in a WHERE clause, so read the columns
-        opened.dataset.columns(list(statements.labels))
-    return f"{opened.where}: {must}; some of {list(statements.labels)} are NaN."
+    dataset.columns(list(statements.labels))  # DuckDB may not find NaN in a WHERE clause
+    return f"{dataset.path}: {must}; some of {list(statements.labels)} are NaN."

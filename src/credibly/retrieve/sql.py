@@ -1,4 +1,4 @@
-"""Translate a query into SQL that both DuckDB and Spark run.
+"""Open predictions files in DuckDB, and translate a query into its SQL.
 
 Labels appear only as quoted identifiers and numbers only as literals made here. User input is never
 copied into the statement. The code that computes a formula on arrays also writes it as SQL: a
@@ -8,13 +8,94 @@ of an earlier step, so the text stays as short as the formula.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from credibly.executors.executor import Source, Tables
-from credibly.predictions.file_schema import ID, PROBABILITY, TRUTH
+from credibly.checks import InputError, require
+from credibly.memory_limits import not_for_lack_of_memory
+from credibly.predictions import Dataset
+from credibly.predictions.file_schema import ID, PROBABILITY, TRUTH, Schema
+from credibly.predictions.shard import Shard
 from credibly.retrieve.query import Diagram, evaluate
 from credibly.targets import IGNORED
+
+if TYPE_CHECKING:
+    import duckdb
+
+
+@dataclass(frozen=True)
+class Source:
+    """A table in SQL: its expression, its columns, and the columns that DuckDB renames."""
+
+    table: str
+    schema: Schema
+    names: Mapping[str, str]
+
+
+@lru_cache(maxsize=4)
+def open_files(
+    path: str, partial: bool, files: tuple[object, ...]
+) -> tuple[Dataset, Sequence[Source]]:
+    """Return a dataset, and its files with the same columns as one table each.
+
+    ``files``, their identity, is part of the key.
+    """
+    del files
+    dataset = Dataset(path, partial=partial)
+    dataset.check_ids(trust_writer=True)
+    groups: dict[tuple[str, ...], list[Shard]] = defaultdict(list)
+    for shard in dataset.shards:
+        kinds = (str(kind) for kind in shard.schema.types.values())
+        groups[(*shard.schema.columns, *kinds)].append(shard)
+    sources = []
+    for shards in groups.values():
+        table, schema = _read_parquet([each.path for each in shards]), shards[0].schema
+        sources.append(Source(table, schema, _names(path, table, schema)))
+    return dataset, sources
+
+
+@cache
+def database() -> duckdb.DuckDBPyConnection:
+    """Return the database of this process."""
+    require("search", "duckdb")
+    import duckdb
+
+    return duckdb.connect()  # in memory; opening a connection takes half as long as a search
+
+
+def run(path: object, statement: str) -> Sequence[tuple[Any, ...]]:
+    """Return the rows of a statement about the files at ``path``."""
+    connection = database().cursor()  # one per thread
+    import duckdb
+
+    try:
+        return connection.execute(statement).fetchall()
+    except duckdb.Error as error:
+        not_for_lack_of_memory(error)
+        raise InputError(
+            f"{path} could not be searched; {str(error).splitlines()[0]} "
+            "If a file was replaced meanwhile, search again."
+        ) from error
+
+
+def _read_parquet(files: Sequence[Path]) -> str:
+    # DuckDB reads a path as a glob. Brackets around a special character make it a plain one.
+    plain = ["".join(f"[{c}]" if c in "*?[" else c for c in str(file)) for file in files]
+    listed = ", ".join("'" + file.replace("'", "''") + "'" for file in plain)
+    # A folder may be called "id=5". Its name does not define a column.
+    return f"read_parquet([{listed}], hive_partitioning = false)"
+
+
+def _names(path: str, table: str, schema: Schema) -> dict[str, str]:
+    """Return DuckDB's names of the columns: it numbers columns that differ only by case."""
+    if len({name.lower() for name in schema.columns}) == len(schema.columns):
+        return {}
+    described = run(path, f"DESCRIBE SELECT * FROM {table}")
+    return {name: str(row[0]) for name, row in zip(schema.columns, described, strict=True)}
 
 
 @dataclass(frozen=True)
@@ -109,11 +190,11 @@ class SqlSteps:
         return "WITH " + ",\n".join(lines), last
 
 
-def statements(compiled: Diagram, opened: Tables, top: int) -> Statements:
+def statements(compiled: Diagram, sources: Sequence[Source], top: int) -> Statements:
     """Return the statements for a diagram over all tables together."""
-    truth = any(source.schema.has_targets for source in opened.sources)
+    truth = any(source.schema.has_targets for source in sources)
     labels = compiled.labels
-    selects = (_select(source, labels, opened.quote, truth) for source in opened.sources)
+    selects = (_select(source, labels, truth) for source in sources)
     steps = SqlSteps("\nUNION ALL ".join(selects))
     present = [Term(f"p{place}", 0) for place in range(len(labels))]
     probability = evaluate(compiled, present, steps.keep)
@@ -124,7 +205,7 @@ def statements(compiled: Diagram, opened: Tables, top: int) -> Statements:
     shown = ["id", "probability", *(["truth"] if truth else [])]
     shown += [f"p{place}" for place in range(len(labels))]
     totals = _totals(range(len(labels)), truth)
-    bounded = opened.has_largest and top <= _LARGEST
+    bounded = top <= _LARGEST
     if bounded:
         totals.append(f"list_min(max(probability, {top:d})) AS last_of_best")
     return Statements(
@@ -142,12 +223,12 @@ def statements(compiled: Diagram, opened: Tables, top: int) -> Statements:
 _LARGEST = 10_000  # DuckDB keeps the n largest values in a heap; its limit is a million
 
 
-def _select(source: Source, labels: Sequence[str], quote: str, truth: bool) -> str:
+def _select(source: Source, labels: Sequence[str], truth: bool) -> str:
     """Return the columns to read, with the same result types from every source."""
     types = {name: str(kind) for name, kind in source.schema.types.items()}
 
     def column(name: str) -> str:
-        return identifier(source.names.get(name, name), quote)
+        return identifier(source.names.get(name, name))
 
     id = column(ID) if types[ID] in _TEXT else f"CAST({column(ID)} AS STRING)"
     read = [f"{id} AS id"]
@@ -169,14 +250,14 @@ _TEXT = ("string", "large_string")
 _EXACT = ("float", "halffloat", "bool", "int8")  # Arrow types with float32-exact values in [0, 1]
 
 
-def identifier(name: str, quote: str) -> str:
+def identifier(name: str) -> str:
     """Return a name as a quoted identifier; quotes in the name are doubled.
 
     Example:
-        >>> print(identifier('p:5" disk', '"'))
+        >>> print(identifier('p:5" disk'))
         "p:5"" disk"
     """
-    return quote + name.replace(quote, 2 * quote) + quote
+    return '"' + name.replace('"', '""') + '"'
 
 
 def number(value: float) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 from credibly import checks
 from credibly.checks import InputError
 from credibly.executors import open_executor
-from credibly.executors.executor import Executor, is_remote
+from credibly.executors.executor import Executor
 from credibly.files import atomic_path, spreadsheet_cell
 from credibly.metrics.accumulators import Accumulator, Accumulators, BestRows
 from credibly.notebook import draw
@@ -236,8 +236,6 @@ def _opened(
         if predictions.targets is None:
             raise InputError(needed)
         return predictions, open_executor("local")
-    if is_remote(predictions):
-        raise InputError(f"{predictions} is an address; give a path that every worker sees.")
     dataset, worker = Dataset(predictions, partial=partial), open_executor(executor)
     if not dataset.has_targets:
         raise InputError(f"{predictions}: {needed}")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from credibly.checks import InputError
 from credibly.executors import open_executor
-from credibly.executors.executor import Executor, is_remote
+from credibly.executors.executor import Executor
 from credibly.metrics.intervals import ROWS_RESAMPLED, GroupSums, summary_intervals
 from credibly.metrics.ranking import RankPlan, aurocs, precisions
 from credibly.metrics.summaries import Summary
@@ -198,11 +198,6 @@ def evaluate(
         0.299
     """
     worker = open_executor(executor)
-    if is_remote(path):
-        raise InputError(
-            f"{path} is an address; `evaluate` reads files that every worker sees under one path. "
-            "Mount it, or search it: `credibly search --engine spark` reads addresses."
-        )
     with _dataset(Path(path), partial, batch_rows) as dataset:
         warn_of_fitted_rows(dataset)
         rows, labels = dataset.num_rows, dataset.labels

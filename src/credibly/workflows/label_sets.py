@@ -206,7 +206,7 @@ def write_sets(
         limit = max(1, values_in_memory // scan.row_cells)
         decision, fitted = _fit(decision, scan, other, worker, fit_rows or FitRows(), limit)
     counts, ready = SetStatistics(len(labels)), decision
-    tell = advance if worker.one_file else None
+    tell = advance if worker.local else None
 
     def work(path: Path, index: int, count: int, rows: Batches, mine: SetStatistics) -> None:
         with sets_file(path, ready) as file:

@@ -19,7 +19,7 @@ import numpy as np
 from credibly import checks
 from credibly.checks import InputError, out_can_be_written
 from credibly.data.splits import uniforms
-from credibly.executors.executor import A, Executor, is_remote
+from credibly.executors.executor import A, Executor
 from credibly.files import check_out
 from credibly.predictions import Dataset, Predictions
 from credibly.predictions.shard import shard_name
@@ -188,13 +188,8 @@ def check_paths(
         inputs: the paths to read.
         endings: of files that can be written; none if only a folder can be written.
     """
-    for each in (*inputs, out):
-        if is_remote(each):
-            raise InputError(
-                f"{each} is an address; give a path that every worker sees (a mounted file system)."
-            )
     folder = Path(out)
-    if executor.one_file and folder.suffix and endings:
+    if executor.local and folder.suffix and endings:
         check_out(folder, endings, inputs=inputs)
         return
     if folder.suffix in endings:
@@ -261,7 +256,7 @@ def write_shards(
     shards = dataset.pieces()
     reader = dataset.piece_reader.of_labels(dataset.labels if labels is None else labels)
     files = [(out, shards)]
-    if not (executor.one_file and out.suffix):
+    if not (executor.local and out.suffix):
         out.mkdir(parents=True, exist_ok=True)
         names = [shard_name(index, len(shards)) for index in range(len(shards))]
         files = [(out / name, [shard]) for name, shard in zip(names, shards, strict=True)]
