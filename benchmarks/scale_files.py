@@ -92,8 +92,8 @@ def parquet_step(folder: Path, rows: int, conditions: int, labels: int = 80) -> 
     """Return a search of a file with truth, by credibly and by two statements for DuckDB."""
     import duckdb
 
-    from credibly.retrieve.sql import database
     from credibly.retrieve import search
+    from credibly.retrieve.sql import database
 
     path = written_predictions(folder, rows, labels)
     names = [f"l{place:02d}" for place in range(conditions)]

@@ -24,16 +24,14 @@ RULES = (
     "threshold",
     "cost",
     "joint_coverage",
-    "most_probable",
     "apply",
 )
 COSTS = ("miss", "false-alarm", "review")
 NEEDS = {
     "map": ("save",),
     "min_precision": ("best_f",),
-    "joint_from": ("joint_coverage", "most_probable"),
+    "joint_from": ("joint_coverage",),
     "joint_coverage": ("joint_from",),
-    "most_probable": ("joint_from",),
 }
 """Options that change nothing without another one."""
 
@@ -79,9 +77,8 @@ class Options(Scanned):
         cost: costs of a missed label, a false alarm and a review: miss=5,false-alarm=1,review=0.5
         joint_coverage: minimum share of rows whose set contains all true labels (uses joint
             probabilities)
-        most_probable: return the most probable label set of each row (uses joint probabilities)
-        joint_from: for --joint-coverage and --most-probable: held-out predictions to fit the joint
-            model on, or the .json file that `joint fit` wrote
+        joint_from: for --joint-coverage: held-out predictions to fit the joint model on, or the
+            .json file that `joint fit` wrote
         apply: apply a rule that --save stored, without fitting
         save: store the fitted rule and its labels as JSON
         map: with --save: the map.json that made the probabilities. Map and rule are stored in one
@@ -106,7 +103,6 @@ class Options(Scanned):
     threshold: str | None = None
     cost: str | None = None
     joint_coverage: float | None = option(None, argument="level")
-    most_probable: bool | None = None
     joint_from: File | None = None
     apply: File | None = None
     save: File | None = None
@@ -140,9 +136,7 @@ def _rule(options: Options) -> Decision | Pipeline:
     from credibly.pipeline import Pipeline
 
     values = {name: getattr(options, name) for name in RULES}
-    values = {
-        name: value for name, value in values.items() if not (value is None or value is False)
-    }
+    values = {name: value for name, value in values.items() if value is not None}
     if len(values) != 1:
         got = " and ".join(map(_flag, values)) or "none"
         raise input_error(f"give exactly one of {', '.join(map(_flag, RULES))}; got {got}.")
@@ -150,7 +144,7 @@ def _rule(options: Options) -> Decision | Pipeline:
     for other, needed in NEEDS.items():
         if getattr(options, other) and not any(getattr(options, x) for x in needed):
             raise input_error(f"{_flag(other)} needs {' or '.join(map(_flag, needed))}; add it.")
-    if options.save is not None and name in ("apply", "joint_coverage", "most_probable"):
+    if options.save is not None and name in ("apply", "joint_coverage"):
         raise input_error(f"--save stores a rule that is fitted here; {_flag(name)} fits none.")
     makers: dict[str, Callable[[Any], Decision | Pipeline]] = {
         "average_size": lambda size: decide.AverageSize(size, _guarantee(options, "expected")),
@@ -164,8 +158,9 @@ def _rule(options: Options) -> Decision | Pipeline:
         "top_k": decide.TopK,
         "coverage": decide.Coverage,
         "apply": Pipeline.read,
+        "joint_coverage": lambda level: _joint_rule(options, level),
     }
-    return makers.get(name, lambda _: _joint_rule(options))(value)
+    return makers[name](value)
 
 
 def _flag(name: str) -> str:
@@ -214,15 +209,13 @@ def _numbers(flag: str, text: str) -> dict[str, float]:
     return found
 
 
-def _joint_rule(options: Options) -> Decision:
-    from credibly.retrieve.joint.label_sets import JointCoverage, MostProbableSet
+def _joint_rule(options: Options, level: float) -> Decision:
+    from credibly.retrieve import JointCoverage
     from credibly.retrieve.joint.model_selection import joint_from
 
     others = (options.predictions, options.fit_on)
     joint = joint_from(str(options.joint_from), others=others, partial=options.partial)
-    if options.joint_coverage is None:
-        return MostProbableSet(joint)
-    return JointCoverage(joint, options.joint_coverage)
+    return JointCoverage(joint, level)
 
 
 def _guarantee(options: Options, usual: str) -> Any:
