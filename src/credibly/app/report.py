@@ -22,7 +22,7 @@ from credibly.app.rendering import environment, metric, small_copy, static_text
 from credibly.app.statistics.comparisons import COLUMNS, best_sentence, comparison, names_of
 from credibly.app.statistics.labels import LabelSummary
 from credibly.app.statistics.overview import SMALL_MULTIPLES, FirstLook, first_look
-from credibly.app.statistics.top_k import top_first_look, top_summary
+from credibly.app.statistics.top_k import top_look
 from credibly.checks import InputError
 from credibly.files import atomic_path
 from credibly.predictions import Dataset, Predictions
@@ -243,11 +243,11 @@ def _top_page(
     """Return the page on files that hold the most probable labels of each row."""
     judged, figures = {}, {}
     for name, dataset in datasets.items():
-        found = top_summary(dataset, advance=lambda share: advance(share / len(datasets)))
-        labels = [found.row(int(number)) for number in found.by_surprise()[:MOST_LABELS]]
+        found = top_look(dataset, advance=lambda share: advance(share / len(datasets)))
+        labels, rows = found.first.labels[:MOST_LABELS], dataset.num_rows
         figures[name] = found.figures
-        rows, count = found.num_rows, len(found.names)
-        judged[name] = Judged(top_first_look(found), labels, rows, rows, count, dataset.metadata)
+        count = len(found.labels)
+        judged[name] = Judged(found.first, labels, rows, rows, count, dataset.metadata)
     return _filled(judged, sources, {}, figures={n: f for n, f in figures.items() if f})
 
 

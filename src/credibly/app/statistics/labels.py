@@ -54,6 +54,16 @@ class LabelSummary:
         known = self.present is not None and self.rows > 0
         return (self.present or 0.0) / self.rows if known else float("nan")
 
+    @property
+    def surprise(self) -> float:
+        """Return how many standard deviations of a Poisson variable lie between expected and real.
+
+        Without truth, it is the number of rows.
+        """
+        if self.present is None:
+            return self.rows
+        return abs(self.present - self.expected) / (self.expected + 1) ** 0.5
+
 
 def label_sentence(about: JsonObject) -> str:
     """Return in words how far a label's probabilities can be trusted.

@@ -28,7 +28,7 @@ from credibly.app.store.address import LabelOrder, Rule
 from credibly.app.store.rows import (
     Item,
     Neighbour,
-    item_at,
+    item_of,
     neighbours,
     uncertainty,
     usual_distance,
@@ -96,6 +96,8 @@ class ServedFile(ABC):
     """
 
     joint: Joint | None = None
+    usual_sort: str | None = None
+    """The order of the labels where none is asked for; None for that of the file."""
 
     def __init__(self, path: Path, name: str, *, partial: bool = False) -> None:
         self.path, self.name = path, name
@@ -107,6 +109,7 @@ class ServedFile(ABC):
         self.size = f"{counted(self.scan.num_rows, 'row')} and {counted(len(self.labels), 'label')}"
         self.numbers = {name: number for number, name in enumerate(self.labels)}
         self._judged = Pending(self._first_look, f"judging the probabilities, {self.size}")
+        self._listed = Pending(self._atlas, f"measuring every label, {self.size}")
         self.release()
 
     def column_of(self, label: str) -> int:
@@ -134,8 +137,43 @@ class ServedFile(ABC):
         """Return what the first page shows."""
         return self._judged.wait()
 
+    def atlas(self, asked: LabelOrder) -> Sequence[LabelSummary]:
+        """Return the labels that are asked for, with the noise of their numbers, on the sample."""
+        rows = self._listed.wait()
+        found = [rows[place] for place in sorted(self.named(asked.contains))]
+        found = [row for row in found if row.flag or not asked.flagged]
+        sort = asked.sort or self.usual_sort
+        if sort is None:
+            return found
+        return sorted(found, key=_KEYS[sort], reverse=asked.down or asked.sort is None)
+
+    @property
+    def label_counts(self) -> list[float]:
+        """Return how many rows carry each label, or are expected to; empty while not measured."""
+        if self.scan.num_rows * len(self.labels) <= COUNTED_AT_ONCE:
+            with suppress(NotReady):  # search does not wait for it
+                self._listed.wait()
+        found = self._listed.result() if self._listed.done else []
+        return [each.expected if each.present is None else each.present for each in found]
+
+    @abstractmethod
+    def _atlas(self) -> list[LabelSummary]: ...
+
     @abstractmethod
     def _first_look(self) -> FirstLook: ...
+
+    @abstractmethod
+    def search(
+        self, query: str, top: int, between: tuple[float, float] | None = None
+    ) -> Answer: ...
+
+    @abstractmethod
+    def item(self, id: str, rule: Rule) -> Item:
+        """Return one row by its id."""
+
+    @abstractmethod
+    def ids(self, places: Array) -> list[str]:
+        """Return the ids of some rows."""
 
     @abstractmethod
     def label_report(self, label: str) -> LabelReport: ...
@@ -190,7 +228,6 @@ class ServedPredictions(ServedFile):
     ) -> None:
         super().__init__(path, name, partial=partial)
         self.joint = joint
-        self._listed = Pending(self._atlas, f"measuring every label, {self.size}")
         if joint is not None:
             joint.check(self.labels)
 
@@ -268,34 +305,14 @@ class ServedPredictions(ServedFile):
             metadata=self.scan.metadata,
         )
 
-    def atlas(self, asked: LabelOrder) -> Sequence[LabelSummary]:
-        """Return the labels that are asked for, with the noise of their numbers, on the sample."""
-        rows = self._listed.wait()
-        found = [rows[place] for place in sorted(self.named(asked.contains))]
-        found = [row for row in found if row.flag or not asked.flagged]
-        if asked.sort is None:
-            return found
-        return sorted(found, key=_KEYS[asked.sort], reverse=asked.down)
-
     def item(self, id: str, rule: Rule) -> Item:
-        """Return one row by its id."""
-        return item_at(self.index, self.place(id), rule)
+        return item_of(id, self.labels, *self.index.row(self.place(id)), rule)
 
     def ids(self, places: Array) -> list[str]:
-        """Return the ids of some rows."""
         return list(map(str, self.index.ids(places)))
 
     def neighbours(self, id: str) -> list[Neighbour]:
         return neighbours(self.sample, self.index.row(self.place(id))[0], id)
-
-    @property
-    def label_counts(self) -> list[float]:
-        """Return how many rows carry each label, or are expected to; empty while not measured."""
-        if self.scan.num_rows * len(self.labels) <= COUNTED_AT_ONCE:
-            with suppress(NotReady):  # search does not wait for it
-                self._listed.wait()
-        found = self._listed.result() if self._listed.done else []
-        return [each.expected if each.present is None else each.present for each in found]
 
     def truth_of(self, id: str, labels: Sequence[str]) -> dict[str, int]:
         place = self.index.place(id)
@@ -486,6 +503,7 @@ _KEYS: dict[str, Callable[[LabelSummary], str | float]] = {
     "gap": lambda row: _number(row.error),
     "excess": lambda row: _number(row.error - row.noise),
     "flag": lambda row: row.flag,
+    "surprise": lambda row: row.surprise,
 }
 
 

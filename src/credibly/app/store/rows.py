@@ -9,7 +9,6 @@ from scipy.special import entr
 
 from credibly.app.store.address import Rule
 from credibly.predictions import Predictions
-from credibly.retrieve import Index
 from credibly.review.noise_model import log_odds
 from credibly.types import Array
 
@@ -94,16 +93,20 @@ class Item:
         return sorted(self.labels, key=lambda each: abs(each.distance))[:CHANGES]
 
 
-def item_at(index: Index, place: int, rule: Rule) -> Item:
-    """Return the row at a place of the index, its labels from the most probable on."""
-    p, y = index.row(place)
+def item_of(id: str, names: list[str], p: Array, y: Array | None, rule: Rule) -> Item:
+    """Return a row, its labels from the most probable on.
+
+    Args:
+        id: of the row.
+        names, p, y: its labels, their probabilities and targets.
+        rule: that makes the set.
+    """
     chosen = rule.decision.predict(p[None])[0]
     look = rule.decision.to_review(p[None])[0]
     distance = log_odds(p) - log_odds(np.asarray(rule.accept_from))
-    order = np.argsort(-p, kind="stable").tolist()
     labels = [
         LabelOfRow(
-            index.labels[t],
+            names[t],
             float(p[t]),
             None if y is None or y[t] < 0 else int(y[t]),
             float(rule.accept_from),
@@ -111,9 +114,9 @@ def item_at(index: Index, place: int, rule: Rule) -> Item:
             bool(look[t]),
             float(distance[t]),
         )
-        for t in order
+        for t in np.argsort(-p, kind="stable").tolist()
     ]
-    return Item(str(index.ids([place])[0]), labels, rule.words)
+    return Item(id, labels, rule.words)
 
 
 def neighbours(rows: Predictions, probabilities: Array, id: str) -> list[Neighbour]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -13,10 +11,10 @@ from credibly import metrics
 from credibly.app.server.background import Pending, remembered
 from credibly.app.statistics.labels import LabelSummary
 from credibly.app.statistics.overview import FirstLook
-from credibly.app.statistics.top_k import TopLook, top_first_look, top_summary
-from credibly.app.store.address import LabelOrder, Rule
+from credibly.app.statistics.top_k import top_look
+from credibly.app.store.address import Rule
 from credibly.app.store.files import SHOWN, LabelReport, RowOfLabel, ServedFile
-from credibly.app.store.rows import Item, LabelOfRow
+from credibly.app.store.rows import Item, item_of
 from credibly.checks import InputError
 from credibly.predictions import Predictions
 from credibly.retrieve import parse, probability, search
@@ -29,9 +27,11 @@ from credibly.types import Array, JsonObject
 class ServedTop(ServedFile):
     """A file with the most probable labels; rows × k numbers are kept in memory."""
 
+    usual_sort = "surprise"
+
     def __init__(self, path: Path, name: str, *, partial: bool = False) -> None:
         super().__init__(path, name, partial=partial)
-        self._summed = Pending(lambda: top_summary(self.scan), f"measuring {self.size}")
+        self._summed = Pending(lambda: top_look(self.scan), f"measuring {self.size}")
 
     def release(self) -> None:
         super().release()
@@ -42,13 +42,11 @@ class ServedTop(ServedFile):
         """Return all rows."""
         return self._read.result()
 
-    @property
-    def summary(self) -> TopLook:
-        """Return what the rows are worth."""
-        return self._summed.result()
-
     def _first_look(self) -> FirstLook:
-        return top_first_look(self.summary)
+        return self._summed.result().first
+
+    def _atlas(self) -> list[LabelSummary]:
+        return self._summed.result().labels
 
     def search(self, query: str, top: int, between: tuple[float, float] | None = None) -> Answer:
         """Return the most probable rows for a query; a label that a row does not hold is absent."""
@@ -64,23 +62,7 @@ class ServedTop(ServedFile):
         return self.rows.probabilities.max(1)
 
     def ids(self, places: Array) -> list[str]:
-        """Return the ids of some rows."""
         return list(map(str, self.rows.ids[places]))
-
-    def atlas(self, asked: LabelOrder) -> Sequence[LabelSummary]:
-        """Return labels, those first whose hits differ most from what was expected."""
-        summary = self.summary
-        order = _ORDERS.get(asked.sort or "", TopLook.by_surprise)(summary)
-        if asked.sort is not None and not asked.down:
-            order = order[::-1]
-        if asked.contains:
-            order = order[np.isin(order, self.named(asked.contains))]
-        return _OrderedRows(summary, order)
-
-    @property
-    def label_counts(self) -> list[float]:
-        """Return how many rows hold each label; empty while not measured."""
-        return self.summary.held.tolist() if self._summed.done else []
 
     @remembered
     def label_report(self, label: str) -> LabelReport:
@@ -88,16 +70,15 @@ class ServedTop(ServedFile):
         where, places = np.nonzero(rows.label_indices == number)
         values = rows.probabilities[where, places]
         best = np.argsort(-values, kind="stable")
-        found = self.summary
-        expected = float(found.expected[number])
-        about: JsonObject = {"label": label, "rows": int(found.held[number]), "expected": expected}
-        if rows.targets is None or rows.all_targets is None or not found.has_truth:
+        about: JsonObject = {"label": label, "rows": len(where), "expected": float(values.sum())}
+        if rows.targets is None or rows.all_targets is None:
             few = [RowOfLabel(str(rows.ids[where[i]]), float(values[i])) for i in best[:SHOWN]]
             return LabelReport(about, None, None, {"most probable": few})
-        about |= {"known": int(found.known[number]), "known_expected": expected}
-        about |= {"present": int(found.hits[number]), "everywhere": int(found.present[number])}
         truth = rows.targets[where, places]
+        present = rows.all_targets.entry_rows()[rows.all_targets.indices == number]
         sure, diagram = truth >= 0, None
+        about |= {"known": int(sure.sum()), "known_expected": float(values[sure].sum())}
+        about |= {"present": int(truth[sure].sum()), "everywhere": len(present)}
         if sure.any():
             diagram = metrics.reliability(values[sure][:, None], Targets(truth[sure][:, None]))
 
@@ -105,7 +86,6 @@ class ServedTop(ServedFile):
             chosen = [i for i in best if truth[i] == value][:SHOWN]
             return [RowOfLabel(str(rows.ids[where[i]]), float(values[i]), value) for i in chosen]
 
-        present = rows.all_targets.entry_rows()[rows.all_targets.indices == number]
         unheld = np.setdiff1d(present, where)[:SHOWN]
         missed = [RowOfLabel(str(rows.ids[row]), None, 1) for row in unheld]
         groups = {"right": listed(1), "wrong": listed(0), "missed": missed}
@@ -117,47 +97,10 @@ class ServedTop(ServedFile):
         found = np.flatnonzero(rows.ids == id)
         if not len(found):
             raise InputError(f"there is no row with the id {id[:200]!r} in {self.name}.")
-        row = int(found[0])
-        held = rows.held[row]
-        numbers = rows.label_indices[row][held].tolist()
-        values = rows.probabilities[row][held].tolist()
-        truth = None if rows.all_targets is None else rows.all_targets[[row]]
-        known = truth is not None and (truth.known is None or bool(truth.known[0]))
-        present = set() if truth is None else set(truth.indices.tolist())
-        lacked = sorted(present - set(numbers))
-        limit = float(rule.accept_from)
-        labels = [
-            LabelOfRow(
-                self.labels[number],
-                p,
-                int(number in present) if known else None,
-                limit,
-                chosen=p >= limit,
-                look=False,
-                distance=p - limit,
-            )
-            for number, p in zip([*numbers, *lacked], [*values, *[0.0] * len(lacked)], strict=True)
-        ]
-        return Item(id, labels, rule.words)
-
-
-class _OrderedRows(Sequence[LabelSummary]):
-    """Labels in an order, each made when it is asked for: there may be a million."""
-
-    def __init__(self, summary: TopLook, order: Array) -> None:
-        self._summary, self._order = summary, order
-
-    def __len__(self) -> int:
-        return len(self._order)
-
-    def __getitem__(self, which: Any) -> Any:
-        if isinstance(which, slice):
-            return [self._summary.row(int(each)) for each in self._order[which]]
-        return self._summary.row(int(self._order[which]))
-
-
-_ORDERS: dict[str, Callable[[TopLook], Array]] = {
-    "label": lambda found: np.arange(len(found.names))[::-1],
-    "known": lambda found: np.argsort(-found.held, kind="stable"),
-    "rate": lambda found: np.argsort(-found.hits, kind="stable"),
-}
+        one = rows[found[:1]]
+        numbers, p, y = one.label_indices[one.held], one.probabilities[one.held], None
+        if one.targets is not None and one.all_targets is not None:
+            lacked = np.setdiff1d(one.all_targets.indices, numbers)
+            y = np.append(one.targets[one.held], np.ones(len(lacked)))
+            numbers, p = np.append(numbers, lacked), np.append(p, np.zeros(len(lacked), p.dtype))
+        return item_of(id, [self.labels[number] for number in numbers], p, y, rule)
