@@ -28,7 +28,7 @@ from typing import Any
 
 RUN = ("python", "bash", "console", "javascript")
 FENCE = re.compile(r"^( *)```(\S*)[^\n]*\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
-MARK = re.compile(r"<!-- not run: (\S.*?) -->\s*\Z", re.DOTALL)
+MARK = re.compile(r"<!-- not run: ((?:(?!-->).)+?) -->\s*\Z", re.DOTALL)
 PRINTS = re.compile(r"<!-- prints(?:: (\d+) lines)? -->\s*\Z")
 MASKS = (
     (re.compile(r"\b\d+(\.\d+)? ?(s|ms|seconds|minutes)\b"), "TIME"),
