@@ -15,7 +15,6 @@ from credibly.arrays import like, to_numpy
 from credibly.checks import InputError
 from credibly.compiled import compiled
 from credibly.predictions import Dataset
-from credibly.predictions.validation import number_column
 from credibly.retrieve.answer import Answer, Hit, conditions, holds
 from credibly.retrieve.query import ALWAYS, NEVER, Diagram, Node, Query, as_query, diagram, evaluate
 from credibly.targets import UNKNOWN, Coding, decode
@@ -285,7 +284,7 @@ class Index:
         """Return the ids at these indices, or all ids; they are sorted."""
         if places is None:
             return self._ids.to_pylist()
-        return self._ids.take(number_column(np.asarray(places, np.int64), pa.int64())).to_pylist()
+        return [self._ids[place].as_py() for place in np.asarray(places).tolist()]
 
     def place(self, id: str) -> int | None:
         """Return the index of an id among the sorted ids, or None if there is no such row.

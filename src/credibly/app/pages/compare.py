@@ -34,9 +34,8 @@ from credibly.app.statistics.comparisons import (
 )
 from credibly.app.statistics.labels import LabelSummary, label_atlas
 from credibly.app.statistics.overview import Verdict, verdict
-from credibly.app.store.address import FileQuery
 from credibly.app.store.runs import RunState
-from credibly.app.store.store import Served
+from credibly.app.store.store import FileQuery, Served
 from credibly.checks import InputError
 from credibly.metrics.calibration import ReliabilityDiagram
 from credibly.metrics.intervals import Draws, summary_draws

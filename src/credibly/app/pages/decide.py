@@ -13,14 +13,14 @@ from credibly.app.charts import cost_chart, threshold_chart
 from credibly.app.server.responses import page, state_of
 from credibly.app.statistics.decisions import cost_curve, outcome, size_bars, threshold_counts
 from credibly.app.statistics.overview import threshold_curve
-from credibly.app.store.address import (
+from credibly.app.store.files import ServedPredictions
+from credibly.app.store.store import (
     DecideQuery,
     EntryQuery,
     FileQuery,
     Rule,
     read_query,
 )
-from credibly.app.store.files import ServedPredictions
 from credibly.checks import InputError
 from credibly.decide import Cost
 from credibly.types import JsonObject

@@ -13,7 +13,8 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
 from credibly.app.server.responses import page, state_of, table_response
-from credibly.app.store.address import (
+from credibly.app.store.store import (
+    COLUMNS,
     ENTRY_KINDS,
     MOST_ENTRIES,
     EntryKind,
@@ -21,9 +22,9 @@ from credibly.app.store.address import (
     ExploreQuery,
     FileQuery,
     RowQuery,
+    Served,
     read_query,
 )
-from credibly.app.store.store import COLUMNS, Served
 from credibly.checks import InputError
 from credibly.retrieve import Query as LabelQuery
 from credibly.retrieve import parse

@@ -25,8 +25,8 @@ from credibly.app.server.guard import BODY_LIMIT
 from credibly.app.server.import_worker import MOST_VALUES
 from credibly.app.server.responses import csv_text, page, state_of
 from credibly.app.server.uploads import KEPT_SECONDS, Form, Upload, Uploads, form_of
-from credibly.app.store.address import Address, read_query
 from credibly.app.store.files import ServedPredictions
+from credibly.app.store.store import Address, read_query
 from credibly.checks import InputError
 from credibly.child_processes import Worker
 from credibly.names import LOSSES, METHODS, check_loss

@@ -15,7 +15,7 @@ from credibly.app.charts import heat_map, reliability_chart, small_reliability, 
 from credibly.app.rendering import plain
 from credibly.app.server.responses import both_labels, page, state_of, table_response, wanted
 from credibly.app.statistics.labels import LabelSummary, label_lift, label_pairs, label_sentence
-from credibly.app.store.address import FileQuery, LabelOrder
+from credibly.app.store.store import FileQuery, LabelOrder
 from credibly.retrieve import parse
 from credibly.types import JsonObject
 

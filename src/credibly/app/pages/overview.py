@@ -16,8 +16,7 @@ from credibly.app.pages.explore import explore_page
 from credibly.app.rendering import plain
 from credibly.app.server.responses import both_labels, page, state_of
 from credibly.app.statistics.overview import SMALL_MULTIPLES
-from credibly.app.store.address import EntryQuery, FileQuery
-from credibly.app.store.store import Entry
+from credibly.app.store.store import Entry, EntryQuery, FileQuery
 from credibly.types import JsonObject
 
 if TYPE_CHECKING:

@@ -21,9 +21,8 @@ from credibly.app.server.responses import page, state_of, table_response
 from credibly.app.server.uploads import form_of
 from credibly.app.statistics.comparisons import COLUMNS, Cell, comparison
 from credibly.app.statistics.labels import LabelSummary, label_atlas
-from credibly.app.store.address import MOST_ENTRIES, EntryQuery, FileQuery, read_query
 from credibly.app.store.files import ServedPredictions
-from credibly.app.store.store import Entry, Store
+from credibly.app.store.store import MOST_ENTRIES, Entry, EntryQuery, FileQuery, Store, read_query
 from credibly.checks import InputError, nearest
 from credibly.predictions import Predictions
 from credibly.review import Review, ReviewLog, apply_reviews

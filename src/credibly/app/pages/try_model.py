@@ -20,11 +20,10 @@ from credibly.app.server.guard import BODY_LIMIT, HEADERS
 from credibly.app.server.responses import page, state_of
 from credibly.app.server.uploads import Form, UploadedFile, form_of
 from credibly.app.statistics.labels import ObservedShare, observed_share
-from credibly.app.store.address import FileQuery, Rule
 from credibly.app.store.files import ServedPredictions
 from credibly.app.store.model import MOST_CHARACTERS, MOST_PIXELS, ServedModel, parse_features
 from credibly.app.store.rows import neighbours, uncertainty
-from credibly.app.store.store import Store
+from credibly.app.store.store import FileQuery, Rule, Store
 from credibly.checks import InputError
 from credibly.data.preparation import Columns
 from credibly.types import Array, JsonObject

@@ -43,12 +43,11 @@ from credibly.app.server.guard import ALWAYS, Guard
 from credibly.app.server.responses import failure, page
 from credibly.app.server.uploads import Uploads
 from credibly.app.statistics.comparisons import names_of
-from credibly.app.store.address import problem_words
 from credibly.app.store.files import ServedPredictions
 from credibly.app.store.images import Thumbnails
 from credibly.app.store.model import ServedModel
 from credibly.app.store.runs import Runs, RunState, is_folder_of_runs
-from credibly.app.store.store import Served, Store
+from credibly.app.store.store import Served, Store, problem_words
 from credibly.app.store.top_k import ServedTop
 from credibly.checks import InputError
 from credibly.files import check_out

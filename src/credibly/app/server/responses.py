@@ -16,7 +16,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 from credibly.app.rendering import environment, plain, wanted
 from credibly.app.server.background import Busy
 from credibly.app.server.guard import below_root
-from credibly.app.store.address import kept, rule_words
+from credibly.app.store.store import kept, rule_words
 from credibly.files import spreadsheet_cell
 from credibly.types import JsonObject
 

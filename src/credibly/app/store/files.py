@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,7 +24,6 @@ from credibly.app.statistics.labels import (
     label_atlas,
 )
 from credibly.app.statistics.overview import FirstLook, ThresholdCurve, first_look, threshold_curve
-from credibly.app.store.address import LabelOrder, Rule
 from credibly.app.store.rows import (
     Item,
     Neighbour,
@@ -49,6 +48,9 @@ from credibly.review.issues import fit_noise
 from credibly.review.noise_model import NoiseModel
 from credibly.targets import Targets
 from credibly.types import Array, JsonObject
+
+if TYPE_CHECKING:
+    from credibly.app.store.store import LabelOrder, Rule
 
 SAMPLE = 50_000  # rows that budgets are worked out on; more would not move them visibly
 SAMPLE_CELLS = 2**26  # and their probabilities: 256 MB, the truth beside them a quarter of it

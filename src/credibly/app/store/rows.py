@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import entr
 
-from credibly.app.store.address import Rule
 from credibly.predictions import Predictions
 from credibly.review.noise_model import log_odds
 from credibly.types import Array
+
+if TYPE_CHECKING:
+    from credibly.app.store.store import Rule
 
 NEIGHBOURS = 8
 CHANGES = 6

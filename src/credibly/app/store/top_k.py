@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,7 +13,6 @@ from credibly.app.server.background import Pending, remembered
 from credibly.app.statistics.labels import LabelSummary
 from credibly.app.statistics.overview import FirstLook
 from credibly.app.statistics.top_k import top_look
-from credibly.app.store.address import Rule
 from credibly.app.store.files import SHOWN, LabelReport, RowOfLabel, ServedFile
 from credibly.app.store.rows import Item, item_of
 from credibly.checks import InputError
@@ -22,6 +22,9 @@ from credibly.retrieve.answer import Answer
 from credibly.retrieve.index import within
 from credibly.targets import Targets
 from credibly.types import Array, JsonObject
+
+if TYPE_CHECKING:
+    from credibly.app.store.store import Rule
 
 
 class ServedTop(ServedFile):
