@@ -54,7 +54,6 @@ class Pipeline:
             makes no ties. ``"raw"``: the scores are unchanged. ``"plateau"``: the link without that
             continuation, as in files of version 0.2. ``"probabilities"``: there is no loss, and the
             scores are probabilities.
-            given as scores are probabilities.
 
     Example:
         >>> import numpy as np, credibly as cr

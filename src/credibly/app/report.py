@@ -56,20 +56,20 @@ def write(
     examples: int = 16,
     advance: Callable[[float], None] = lambda share: None,
 ) -> Path:
-    """Read predictions files and write the report; ``out`` is complete or not there.
+    """Read predictions files and write the report; ``out`` is complete or absent.
 
     Args:
-        paths: predictions files to compare, all with the same labels. Files that hold the most
-            probable labels of each row get a report on ranking, the labels held and every label.
+        paths: predictions files to compare, all with the same labels. Files that store only the
+            most probable labels of each row get a report on ranking and on every label.
         out: the HTML file.
-        names: what to call them; their file names otherwise.
-        resamples: bootstrap resamples behind each interval.
-        seed: of the bootstrap, and of the sample taken of very large files.
-        partial: whether a folder may lack shards; otherwise that is an error.
+        names: names of the files in the report; by default their file names.
+        resamples: number of bootstrap resamples per interval.
+        seed: seed of the bootstrap, and of the sample of very large files.
+        partial: whether a folder may lack shards; by default that is an error.
         texts: texts by row id; the report then shows the worst rows with their texts.
         images: folder of images named by row ids; the worst rows are shown with small copies.
-        examples: how many such rows of each file.
-        advance: called with the share of the work done since its last call.
+        examples: number of such rows per file.
+        advance: called with the share of the work that was done since the last call.
 
     Example:
         >>> import credibly as cr
@@ -161,14 +161,14 @@ def render(
 
     Args:
         methods: predictions by name, all with the same labels.
-        resamples: resamples behind each interval.
+        resamples: number of resamples per interval.
         seed: seed of the resamples.
-        total_rows: rows of the files, where ``methods`` hold a sample of them.
-        sources: the files; the report names them with their dates and hashes.
+        total_rows: number of rows of the files, if ``methods`` are a sample of them.
+        sources: the files. The report names them with their dates and hashes.
         texts: texts by row id; the report then shows the worst rows with their texts.
         images: folder of images named by row ids; the worst rows are shown with small copies.
-        examples: how many such rows of each file.
-        advance: called with the share of the work done since its last call.
+        examples: number of such rows per file.
+        advance: called with the share of the work that was done since the last call.
 
     Example:
         >>> import numpy as np

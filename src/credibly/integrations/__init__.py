@@ -1,9 +1,9 @@
 """Use credibly with other training libraries.
 
-    cr.integrations.huggingface.compute_loss_func(loss)    Trainer: loss, metrics, model card
-    cr.integrations.lightning.Calibrate("asl")             Lightning: module and callback
-    cr.review.label_studio.write_tasks(issues, …)    Label Studio: tasks, and their answers
-    cr.review.fiftyone.write_labels(issues, …)       FiftyOne: labels, and their review
+    cr.integrations.huggingface.compute_loss_func(loss)  Trainer: loss, metrics, model card
+    cr.integrations.lightning.Calibrate("asl")           Lightning: module and callback
+    cr.review.label_studio.write_tasks(issues, …)        Label Studio: tasks, and their answers
+    cr.review.fiftyone.write_labels(issues, …)           FiftyOne: labels, and their review
 
 scikit-learn is a dependency of the package: see ``cr.CalibratedMultiLabel``.
 """

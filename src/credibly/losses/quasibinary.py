@@ -32,13 +32,12 @@ class Quasibinary(BatchLoss):
     gradient flows through $C$. ``penalty`` says which $q'$ the last term takes:
 
     * ``"batch"``, as printed: $q' = q$, by the normalizer of the batch. The gradient is
-      $\tfrac1B [q(1 - M/N) - y + 1\{q > 1\}]$, with $M$ the number of entries at $q > 1$. **Not
-        proper at any finite batch size**, only as $B \to \infty$: at $z = \log \eta$, $q$ exceeds 1
-        whenever a batch contains more labels than expected. Training that starts at the truth takes
-        $\eta = .95$ to $q = .78 / .83 / .88 / .93$ at $B = 1 / 2 / 8 / 64$.
+      $\tfrac1B [q(1 - M/N) - y + 1\{q > 1\}]$, with $M$ the number of entries at $q > 1$. It is
+      **not proper at any finite batch size**, only as $B \to \infty$: at $z = \log \eta$, $q$
+      exceeds 1 whenever a batch contains more labels than expected. Training that starts at the
+      truth takes $\eta = .95$ to $q = .78 / .83 / .88 / .93$ at $B = 1 / 2 / 8 / 64$.
     * ``"running"``: $q' = z - \log \bar C$, with the running average ``normalizer`` as a constant.
-    At
-      $e^z \propto \eta$ this term is 0. The rest is a profiled Poisson loss, which is stationary
+      At $e^z \propto \eta$ this term is 0. The rest is a profiled Poisson loss, which is stationary
       there for every batch size. The loss is therefore strictly proper with the link $q$, once
       $\bar C$ has converged.
 

@@ -205,12 +205,12 @@ class TwoWayTerm(WrappedLoss):
 
     $$\ell + \frac{\lambda}{L}\, \ell_{\text{two-way}}$$
 
+    $L$ is the number of labels. Losses of single entries are means over labels and the two-way
+    loss is not; with the division, the same $\lambda$ works for few and for many labels.
+
     A proper loss trains probabilities, and the two-way loss trains the ranking. In few epochs, a
     network learns to rank faster with the two-way loss. The sum ranks like the two-way loss and
     keeps the link of the wrapped loss.
-
-    where $L$ is the number of labels. Losses of single entries are means over labels and the
-    two-way loss is not; with the division, the same $\lambda$ works for few and for many labels.
 
     The term moves the minimiser, so ``properness`` is ``"none"``: fit a calibrator on held-out rows
     (`credibly train` does).

@@ -123,8 +123,8 @@ class Published(WrappedLoss):
     the link that belongs to the loss:
 
     * `AverageK`, `AssumeNegative`, `ExpectedPositive`, `OnlineEstimation` and `BalancedTopK`:
-        softmax of the scores. Garcin et al. (2023), Algorithm 1 and Eqs. 16–17, apply it to any
-        head that predicts.
+      softmax of the scores. Garcin et al. (2023), Algorithm 1 and Eqs. 16–17, apply it to any
+      head that predicts.
     * `Focal`, `Asymmetric`, and the losses without a link `TwoWay`, `Warp` and `RobustMultiLabel`:
       sigmoid of the scores.
 

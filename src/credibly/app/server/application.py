@@ -194,24 +194,24 @@ def create_app(
     """Return the web app, for any ASGI server.
 
     Args:
-        predictions: files to look at and to compare; each may be a folder of shards, a run, or a
-            folder of runs, which is looked at again while the server runs. A CSV, Arrow or numpy
-            file opens on the import page, and so does a server without files; with ``run`` alone,
-            the predictions of the run.
+        predictions: files to show and to compare: predictions files, folders of shards, runs, or
+            a folder of runs, which is listed again while the server runs. A CSV, Arrow or numpy
+            file opens the import page, and so does a server without files. With ``run`` alone, the
+            app shows the predictions of the run.
         images: folder of images named by row ids.
-        run: a trained run, which opens ``/api/predict``, ``/api/scores`` and ``/try``.
+        run: a trained run; adds ``/api/predict``, ``/api/scores`` and ``/try``.
         texts: data that hold the texts of the rows, shown beside their ids.
-        text: the columns of the texts, where their names do not tell.
-        hosts: names the server answers to; a request with another Host header is refused. With
-            0.0.0.0 or ::, every address in digits is answered to.
-        partial: whether a folder may lack shards; otherwise that is an error.
-        joint: which labels go together, fitted on other rows; search uses it.
-        annotate: file that decisions of reviewers are appended to (``cr.review.ReviewLog``); the
+        text: the columns with the texts; by default found by their names.
+        hosts: names that the server answers to; a request with another Host header is refused.
+            With 0.0.0.0 or ::, the server answers to every IP address.
+        partial: whether a folder may lack shards; by default that is an error.
+        joint: a joint model fitted on other rows; search uses it.
+        annotate: file to append the decisions of reviewers to (``cr.review.ReviewLog``). It is the
             only file of yours that the server writes.
         map: a saved pipeline, as ``credibly calibrate --save`` writes it, for ``/api/scores``.
-        root_path: what a proxy puts before every path, such as ``/credibly``.
-        workers: processes that serve this app beside each other. More than one have no import page,
-            which keeps its files in one process, and take no reviews.
+        root_path: prefix that a proxy adds to every path, such as ``/credibly``.
+        workers: number of processes that serve this app. With more than one, there is no import
+            page, because its files are kept in one process, and no review.
 
     Example:
         >>> import credibly as cr
