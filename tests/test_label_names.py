@@ -37,7 +37,7 @@ PROBABILITY_FUNCTIONS = {
     "summary": lambda values, targets: metrics.summary(values, targets),
     "sets": lambda values, targets: metrics.summary(values, targets, sets=np.asarray(values) > 0.5),
     "interval": lambda values, targets: metrics.interval(
-        metrics.log_loss, values, targets, method="analytic"
+        metrics.log_loss, values, targets, resamples=3
     ),
     **{kind.__name__: fitted(kind) for kind in (decide.BestF, decide.Recall, decide.Precision)},
     "predictions": lambda values, targets: (

@@ -38,9 +38,6 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "zero_label": lambda y: metrics.zero_label(PROBABILITIES, y),
     "retrieval_map": lambda y: metrics.retrieval_map(PROBABILITIES, y, 2),
     "interval": lambda y: metrics.interval(metrics.brier, PROBABILITIES, y, resamples=3),
-    "analytic interval": lambda y: metrics.interval(
-        metrics.log_loss, PROBABILITIES, y, method="analytic"
-    ),
     "calibrator": lambda y: calibrate.Affine().fit(PROBABILITIES, y).state(),
     "decision": lambda y: decide.BestF().fit(PROBABILITIES, y).state(),
     "joint": lambda y: retrieve.fit_joint(PROBABILITIES, y, LABELS).log_scores,

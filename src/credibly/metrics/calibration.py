@@ -17,26 +17,19 @@ from credibly.notebook import html_table
 from credibly.targets import TargetsLike
 from credibly.types import Array, ArrayLike
 
-Band = Literal["wilson", "clopper-pearson"]
 
+def proportion_interval(successes: object, trials: object, level: float = 0.95) -> tuple[Any, Any]:
+    """Return Wilson's confidence limits of a probability, elementwise; [0, 1] without trials.
 
-def proportion_interval(
-    successes: object, trials: object, level: float = 0.95, method: Band = "wilson"
-) -> tuple[Any, Any]:
-    """Return the confidence limits of a probability, elementwise; [0, 1] without trials.
-
-    ``"wilson"`` inverts the score test; its mean coverage is close to ``level``.
-    ``"clopper-pearson"`` inverts the exact test; its coverage is never below ``level``.
+    They invert the score test. Their mean coverage is close to ``level``.
 
     Example:
         >>> low, high = proportion_interval(8, 10)
         >>> round(float(low), 4), round(float(high), 4)
         (0.4902, 0.9433)
-        >>> low, high = proportion_interval(8, 10, method="clopper-pearson")
-        >>> round(float(low), 4), round(float(high), 4)
-        (0.4439, 0.9748)
     """
-    checks.choice("method", method, ("wilson", "clopper-pearson"))
+    from scipy.special import ndtri
+
     checks.fraction("level", level, low_open=True, high_open=True)
     k, n = to_numpy(successes).astype(np.float64), to_numpy(trials).astype(np.float64)
     if not ((k >= 0) & (k <= n)).all():
@@ -44,30 +37,13 @@ def proportion_interval(
             "`successes` must lie between 0 and `trials`; "
             f"got {k.min():g} to {k.max():g} of {n.min():g} to {n.max():g}."
         )
-    low, high = (_wilson if method == "wilson" else _clopper_pearson)(k, n, level)
-    low, high = np.where(n > 0, low, 0.0)[()], np.where(n > 0, high, 1.0)[()]
-    return like(low, successes, trials), like(high, successes, trials)
-
-
-def _wilson(k: Array, n: Array, level: float) -> tuple[Array, Array]:
-    from scipy.special import ndtri
-
     z = ndtri((1 + level) / 2)
     with np.errstate(invalid="ignore", divide="ignore"):
         centre = (k + z * z / 2) / (n + z * z)
         half = z / (n + z * z) * np.sqrt(k * (n - k) / n + z * z / 4)
     # At 0 and n successes the limits are exactly 0 and 1, but the difference would be rounded.
-    return np.where(k == 0, 0.0, centre - half), np.where(k == n, 1.0, centre + half)
-
-
-def _clopper_pearson(k: Array, n: Array, level: float) -> tuple[Array, Array]:
-    from scipy.special import betaincinv
-
-    tail = (1 - level) / 2
-    # The beta function is not defined for arguments of 0; these limits are set below.
-    low = betaincinv(np.maximum(k, 1e-300), n - k + 1, tail)
-    high = betaincinv(k + 1, np.maximum(n - k, 1e-300), 1 - tail)
-    return np.where(k == 0, 0.0, low), np.where(k == n, 1.0, high)
+    low, high = np.where(k == 0, 0.0, centre - half)[()], np.where(k == n, 1.0, centre + half)[()]
+    return like(low, successes, trials), like(high, successes, trials)
 
 
 Average = Literal["pooled", "macro"] | None

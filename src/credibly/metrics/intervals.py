@@ -4,41 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from credibly import checks
 from credibly.arrays import aligned, like, to_numpy
-from credibly.metrics import label_sets, ranking
 from credibly.metrics.accumulators import (
     Accumulator,
-    Terms,
-    probability_pair,
-    set_pair,
     target_matrix,
 )
-from credibly.metrics.accumulators import label_sets as as_sets
 from credibly.metrics.calibration import (
     COUNT,
-    LOG_LOSS,
-    SQUARED_ERROR,
     bin_error,
-    brier,
     least_count,
-    log_loss,
-    proportion_interval,
-    row_scores,
 )
 from credibly.metrics.ranking import rank_influence
 from credibly.metrics.summaries import MIN_COUNT, Summary, summarised
 from credibly.metrics.top_labels import HeldLabels
-from credibly.runtime import in_blocks
 from credibly.targets import Targets, TargetsLike
 from credibly.types import Array, ArrayLike
-
-Method = Literal["bootstrap", "basic", "analytic"]
 
 Metric = Callable[..., Any]
 Column = Array | Targets
@@ -56,20 +41,15 @@ def interval(
     metric: Metric,
     *arrays: TargetsLike,
     level: float = 0.95,
-    method: Method = "bootstrap",
     resamples: int = 200,
     seed: int = 0,
     **options: object,
 ) -> Interval:
-    """Return ``metric(*arrays, **options)`` with a confidence interval over independent rows.
+    """Return ``metric(*arrays, **options)`` with a bootstrap interval over independent rows.
 
-    ``method="bootstrap"`` draws rows with replacement and takes quantiles of the metric.
-    ``"basic"`` reflects these quantiles about the estimate. This removes the upward bias of
-    calibration errors (a resample looks worse calibrated than the data). ``"analytic"`` needs no
-    resampling. It works for metrics that are a mean over rows or entries (``log_loss``, ``brier``,
-    ``hamming``, ``exact_match``, ``set_coverage``, ``set_size`` and ``mean_average_precision`` over
-    samples). It uses the delta method with the row as the unit, or the exact Clopper–Pearson
-    interval if each row is a single success or failure.
+    Rows are drawn with replacement, and the limits are quantiles of the metric over the resamples.
+    A resample looks worse calibrated than the data, so the interval of a calibration error is too
+    high. ``summary_intervals`` centres it, and is faster.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -80,7 +60,7 @@ def interval(
         >>> low < 1 / 6 < high
         True
     """
-    return _interval(metric, arrays, (level, method, resamples, seed), options)
+    return _interval(metric, arrays, (level, resamples, seed), options)
 
 
 def paired_interval(
@@ -89,7 +69,6 @@ def paired_interval(
     second: TargetsLike,
     *shared: TargetsLike,
     level: float = 0.95,
-    method: Method = "bootstrap",
     resamples: int = 200,
     seed: int = 0,
     **options: object,
@@ -97,7 +76,7 @@ def paired_interval(
     """Return ``metric(first, *shared) − metric(second, *shared)`` with a confidence interval.
 
     Every resample evaluates both on the same rows, so effects that both share cancel. The interval
-    is narrower than two separate intervals suggest. The methods are those of ``interval``.
+    is narrower than two separate intervals suggest.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -107,79 +86,43 @@ def paired_interval(
         >>> paired_interval(log_loss, rates, 0.5 + 0 * rates, targets).high < 0
         True
     """
-    sampling = level, method, resamples, seed
-    return _interval(metric, (first, second, *shared), sampling, options, paired=True)
+    arrays = first, second, *shared
+    return _interval(metric, arrays, (level, resamples, seed), options, paired=True)
 
 
 def _interval(
     metric: Metric,
     arrays: tuple[TargetsLike, ...],
-    sampling: tuple[float, Method, int, int],
+    sampling: tuple[float, int, int],
     options: dict[str, object],
     *,
     paired: bool = False,
 ) -> Interval:
     """Return the interval of a metric, or of its difference between the first two arrays."""
-    level, method, resamples, seed = sampling
-    checks.choice("method", method, ("bootstrap", "basic", "analytic"))
+    level, resamples, seed = sampling
     checks.fraction("level", level, low_open=True, high_open=True)
     checks.at_least("resamples", resamples, 1)
     columns = _decoded(metric, _same_rows(arrays))
 
-    def sides(some: Sequence[Column]) -> list[Sequence[Column]]:
-        return [[each, *some[2:]] for each in some[:2]] if paired else [some]
-
     def number(some: Sequence[Column]) -> float:
-        return _minus([_number(metric(*side, **options)) for side in sides(some)])
+        if not paired:
+            return _number(metric(*some, **options))
+        one, other = (_number(metric(each, *some[2:], **options)) for each in some[:2])
+        return one - other
 
-    if method == "analytic":
-        return _analytic([_row_terms(metric, side, **options) for side in sides(columns)], level)
     rng, rows = np.random.default_rng(seed), len(columns[0])
     resampled = (rng.integers(0, rows, rows) for _ in range(resamples))
     draws = [number([column[some] for column in columns]) for some in resampled]
-    return quantiles(number(columns), np.array(draws), level, reflect=method == "basic")
+    return quantiles(number(columns), np.array(draws), level)
 
 
-def _minus(sides: Sequence[Any]) -> Any:
-    """Return the first value, less the second if there are two."""
-    return sides[0] if len(sides) == 1 else sides[0] - sides[1]
-
-
-def quantiles(
-    estimate: float, draws: Array, level: float = 0.95, *, reflect: bool = False
-) -> Interval:
+def quantiles(estimate: float, draws: Array, level: float = 0.95) -> Interval:
     """Return the interval from the values of the metric on resamples."""
     known = draws[~np.isnan(draws)]  # a resample may have no positive
     if np.isnan(estimate) or not known.size:
         return Interval(estimate, np.nan, np.nan)
     low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])
-    if reflect:
-        low, high = 2 * estimate - high, 2 * estimate - low
     return Interval(estimate, float(low), float(high))
-
-
-def _analytic(sides: list[Terms], level: float) -> Interval:
-    from scipy.special import stdtrit
-
-    part, whole = sides[0]
-    if not whole.sum():
-        return Interval(np.nan, np.nan, np.nan)
-    ratios = [part.sum() / whole.sum() for part, whole in sides]
-    estimate, rows = float(_minus(ratios)), len(part)
-    if len(sides) == 1 and all(np.isin(each, (0, 1)).all() for each in (part, whole)):
-        low, high = proportion_interval(part.sum(), whole.sum(), level, "clopper-pearson")
-        return Interval(estimate, float(low), float(high))
-    if rows < 2:
-        return Interval(estimate, np.nan, np.nan)
-    # The first-order effect of each row on the ratio Σ part / Σ whole.
-    influence = _minus(
-        [
-            (part - ratio * whole) / whole.mean()
-            for (part, whole), ratio in zip(sides, ratios, strict=True)
-        ]
-    )
-    half = stdtrit(rows - 1, (1 + level) / 2) * influence.std(ddof=1) / np.sqrt(rows)
-    return Interval(estimate, float(estimate - half), float(estimate + half))
 
 
 def _same_rows(arrays: tuple[TargetsLike, ...]) -> list[Column]:
@@ -219,63 +162,6 @@ def _number(value: ArrayLike | float) -> float:
             "Pass an average, for example `average='macro'`."
         )
     return float(value)
-
-
-def _row_terms(metric: Metric, columns: Sequence[Column], **options: Any) -> Terms:
-    """Return (part, whole) of each row such that the metric is Σ part / Σ whole."""
-    terms = _TERMS.get(metric)
-    if terms is None:
-        known = ", ".join(sorted(each.__name__ for each in _TERMS))
-        name = getattr(metric, "__name__", metric)
-        raise checks.InputError(
-            f"an analytic interval exists for {known}; got {name}. Use method='bootstrap'."
-        )
-    average = options.pop("average", "pooled")
-    if average != "pooled":
-        raise checks.InputError(
-            f"an analytic interval needs average='pooled'; got {average!r}. Use method='bootstrap'."
-        )
-    if len(columns) == 2 and len(columns[0].shape) == 2 and columns[0].shape == columns[1].shape:
-        both = in_blocks(
-            lambda *some: np.stack(terms(*some, **options), axis=1), *columns, entries=1 << 18
-        )
-        return both[:, 0], both[:, 1]
-    return terms(*columns, **options)
-
-
-def _proper(
-    score: int, probabilities: Array, targets: Targets, floor: float | None = None
-) -> Terms:
-    """Return the terms of a column of ``row_scores``."""
-    rows = row_scores(*probability_pair(probabilities, targets), floor)
-    return rows[:, score], rows[:, COUNT]
-
-
-def _mean_average_precision(scores: Array, targets: Targets, over: str = "labels") -> Terms:
-    if over != "samples":
-        raise checks.InputError(
-            "mAP over labels is not a mean over rows; use method='bootstrap', or over='samples'."
-        )
-    each = ranking.sample_average_precision(scores, targets)
-    return np.nan_to_num(each), (~np.isnan(each)).astype(np.float64)
-
-
-def _set_coverage(sets: Array, targets: Targets) -> Terms:
-    hits, _, present = label_sets.set_counts(*set_pair(sets, targets), 1)
-    return hits, present
-
-
-_TERMS: dict[Metric, Callable[..., Terms]] = {
-    log_loss: partial(_proper, LOG_LOSS),
-    brier: lambda probabilities, targets: _proper(SQUARED_ERROR, probabilities, targets),
-    ranking.mean_average_precision: _mean_average_precision,
-    label_sets.set_coverage: _set_coverage,
-    label_sets.set_size: lambda sets: (as_sets(sets).sum(1, dtype=np.float64), np.ones(len(sets))),
-    label_sets.hamming: lambda sets, targets: label_sets.hamming_terms(*set_pair(sets, targets)),
-    label_sets.exact_match: lambda sets, targets: label_sets.exact_match_terms(
-        *set_pair(sets, targets)
-    ),
-}
 
 
 GROUPS = 2000

@@ -334,12 +334,6 @@ def set_counts(chosen: Array, truth: Array, axis: int | None) -> Array:
     )
 
 
-def hamming_terms(chosen: Array, truth: Array) -> tuple[Array, Array]:
-    """Return the number of wrong entries and of known entries of each row."""
-    hits, returned, present = set_counts(chosen, truth, 1)
-    return returned + present - 2 * hits, np.count_nonzero(truth >= 0, axis=1).astype(np.float64)
-
-
 def exact_match_terms(chosen: Array, truth: Array) -> tuple[Array, Array]:
     """Return 1 for each row whose known labels are all right, and 1 for each with a known label."""
     known = hard(truth, "exact_match") >= 0

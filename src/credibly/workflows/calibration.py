@@ -16,7 +16,7 @@ from credibly.checks import InputError
 from credibly.executors import open_executor
 from credibly.executors.executor import Executor
 from credibly.metrics.accumulators import Accumulator
-from credibly.metrics.intervals import Draws, Interval, summary_draws
+from credibly.metrics.intervals import Draws, Interval, quantiles, summary_draws
 from credibly.pipeline import Pipeline
 from credibly.predictions import Dataset, Layout, Predictions, Writer
 from credibly.predictions.foreign_files import ImportedTable
@@ -359,9 +359,9 @@ def _calibrate_table(
         held_out=held_out,
         stages=numbers,
         compared=compared,
-        change=_change(stages[last], stages[compared], truth),
+        change=_change("NLL", measured[last], measured[compared]),
         candidates=candidates,
-        link_change=_change(given[before], given[first], truth) if own_link else None,
+        link_change=_change("NLL", measured[before], measured[first]) if own_link else None,
         ace_change=_ace_change(measured[last], [measured[name] for name in given]),
         plateau=pipeline.plateau_share(scores[held_out]),
         diagrams={
@@ -376,15 +376,13 @@ def _ace_change(after: Draws, before: list[Draws]) -> Interval:
     known = [each for each in before if not np.isnan(each.estimates["ACE"])]
     if not known:
         return Interval(np.nan, np.nan, np.nan)
-    lowest = min(known, key=lambda each: each.estimates["ACE"])
-    change = after.estimates["ACE"] - lowest.estimates["ACE"]
-    low, high = np.nanquantile(after.draws["ACE"] - lowest.draws["ACE"], [0.025, 0.975])
-    return Interval(change, float(low), float(high))
+    return _change("ACE", after, min(known, key=lambda each: each.estimates["ACE"]))
 
 
-def _change(new: Array, old: Array, truth: Targets) -> Interval:
-    """Return the change in log loss with a 95 % interval."""
-    return metrics.paired_interval(metrics.log_loss, new, old, truth, method="analytic")
+def _change(metric: str, after: Draws, before: Draws) -> Interval:
+    """Return the change of a metric with a 95 % interval; both have the same resamples."""
+    change = after.estimates[metric] - before.estimates[metric]
+    return quantiles(change, after.draws[metric] - before.draws[metric])
 
 
 def _split(targets: Array, table: ImportedTable, fit_rows: FitRows) -> tuple[Array, Array]:
