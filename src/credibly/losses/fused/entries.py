@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numba import njit
 from torch import Tensor
 
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from credibly.losses.families import BinaryLoss
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class EntryLoop(FusedForm):
     """The mean over known entries by a loop of ``entry_loop``."""
 
@@ -64,14 +65,14 @@ def entry_loop(entry: Callable[..., Any]) -> Callable[..., float]:
     """
 
     @njit(**INNER)
-    def hard(v, y, g, numbers, scale):
+    def hard(v, y, g, numbers, scale, least):
         """Return the sum for targets 0 or 1, where each entry needs only one partial loss."""
         total = as_type(0.0, scale)
         zero = total
         for i in range(v.size):
             value, slope = entry(v[i], y[i] > zero, numbers)
             total += value
-            g[i] = scale * slope
+            g[i] = scale * (zero if abs(slope) < least else slope)
         return total
 
     @njit(**INNER)
@@ -96,6 +97,8 @@ def entry_loop(entry: Callable[..., Any]) -> Callable[..., float]:
         """Return the mean over known entries; fill the gradient. See ``tensors_at``."""
         scores, targets, gradient = tensors_at(pointers, size, zero)
         typed, scale = as_type(numbers, zero), as_type(1.0 / max(size, 1), zero)
+        # Below this limit, the gradient would be subnormal, which is slow: it counts as 0.
+        least = as_type(np.finfo(scores.dtype).tiny * max(size, 1), zero)
         scratch = array_at(pointers[3], CHUNK, zero)
         total, known = 0.0, 0.0
         for start in range(0, size, CHUNK):
@@ -103,7 +106,7 @@ def entry_loop(entry: Callable[..., Any]) -> Callable[..., float]:
             v, y = scores[start:stop], targets[start:stop]
             g = gradient[start:stop] if needs_grad else scratch[: stop - start]
             if all_hard(y):
-                total += hard(v, y, g, typed, scale)
+                total += hard(v, y, g, typed, scale, least)
                 known += stop - start
             else:
                 value, count = soft(v, y, g, typed, scale)

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from credibly.losses.families import BinaryLoss
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class PairsForm(FusedForm):
     """``weight`` × the mean over rows with a known label; "scores" here are log-odds.
 
@@ -66,7 +66,7 @@ class PairsForm(FusedForm):
         return self.weight * row_pairs(scores, targets).sum() / rows
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class LinkedPairs(FusedForm):
     """Mean of BCE or SPA over known entries + ``weight`` × mean of the pairs over rows."""
 
@@ -264,11 +264,12 @@ def _recentre(tables, size, origin):
 @njit(**INNER)
 def _one_against(tables, size, level, up, down):
     """Return the sum of the pairs of one positive with the chunk, and its slope."""
-    zero, one = tables.dtype.type(0), tables.dtype.type(1)
+    zero, one, small = tables.dtype.type(0), tables.dtype.type(1), tables.dtype.type(1e-37)
     values, slopes = zero, zero
     for t in range(size):
         gap = tables[_U + t] - level
-        ahead, behind = tables[_RISE + t] * down, tables[_FALL + t] * up  # exp(gap), exp(−gap)
+        # exp(gap) and exp(−gap). The small constant keeps the first above subnormal numbers.
+        ahead, behind = tables[_RISE + t] * down + small, tables[_FALL + t] * up
         values += (gap if gap > zero else zero) + log1p_unit(ahead if ahead < behind else behind)
         slope = one / (one + behind)
         slopes += slope
@@ -279,7 +280,7 @@ def _one_against(tables, size, level, up, down):
 @njit(**INNER)
 def _write_gradient(out, tables, factor):
     for t in range(out.size):
-        out[t] = tables[t] + factor * tables[_SLOPE + t] * tables[_CHAIN + t]
+        out[t] = tables[t] + (factor * tables[_CHAIN + t]) * tables[_SLOPE + t]
 
 
 @njit(**INNER)
