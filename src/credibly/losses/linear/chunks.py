@@ -44,6 +44,10 @@ class Chunk:
         """Return a mask of the known entries."""
         return self.targets >= 0
 
+    def known_scores(self, otherwise: float) -> Tensor:
+        """Return the scores, and another number where the target is unknown."""
+        return self.scores if self.all_known else torch.where(self.known(), self.scores, otherwise)
+
     def known_per_row(self) -> Tensor | int:
         """Return the number of known labels, per row or for all rows."""
         return self.scores.shape[1] if self.all_known else self.known().sum(1)
@@ -166,12 +170,6 @@ class DenseChunks:
         """Return the number of rows with a known entry."""
         return int((self.targets >= 0).any(1).sum())
 
-    def total_present(self) -> float:
-        """Return the number of positive labels; soft ones count by their size."""
-        parts = (self.chunk(number)[0] for number in range(len(self.edges) - 1))
-        sums = (torch.where(part >= 0, part, 0.0).sum(dtype=torch.float64) for part in parts)
-        return float(sum(sums, torch.zeros((), dtype=torch.float64, device=self.like.device)))
-
 
 class SparseChunks:
     """The same for sorted entries, with one dense buffer, which each chunk fills and clears."""
@@ -220,10 +218,6 @@ class SparseChunks:
     def known_rows(self) -> int:
         """Return the number of rows with a known entry."""
         return int(self.sparse.known_rows().sum())
-
-    def total_present(self) -> float:
-        """Return the number of positive labels; soft ones count by their size."""
-        return float(torch.where(self.values >= 0, self.values, 0.0).sum(dtype=torch.float64))
 
 
 def target_chunks(targets: BatchTargets, num_rows: int, num_labels: int) -> TargetChunks:
@@ -280,11 +274,11 @@ def fused_linear(
     ``weight`` and ``bias`` are computed together with the value.
 
     This is supported for losses of single entries (`BinaryLoss`), `Softmax` (except with the
-    zero-label rules ``"uniform"`` and ``"max_confidence"``), `TwoWay` and, in training,
-    `Quasibinary`. The last three store 128 MB of scores between two passes and compute the others
-    twice. Any other loss needs the scores of all labels at once, which are then computed. Each
-    process gets the loss of its own rows. With several processes in training, a loss that sums over
-    processes (`TwoWay`, `Quasibinary`) is an error.
+    zero-label rules ``"uniform"`` and ``"max_confidence"``), `TwoWay` over samples only and, in
+    training, `Quasibinary`. The last three store 128 MB of scores between two passes and compute
+    the others twice. Any other loss needs the scores of all labels at once, which are then
+    computed. Each process gets the loss of its own rows. With several processes in training, those
+    two of the three that sum over processes (`TwoWay`, `Quasibinary`) are an error.
 
     Args:
         loss: any loss.

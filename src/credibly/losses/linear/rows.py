@@ -1,4 +1,4 @@
-"""Softmax, two-way and quasibinary over chunks of labels.
+"""Softmax, two-way over samples and quasibinary over chunks of labels.
 
 A first pass accumulates sums over all labels; the second converts scores to gradients. Compiled
 sums of exponentials are used for chunks whose entries are all known.
@@ -6,7 +6,6 @@ sums of exponentials are used for chunks whose entries are all known.
 
 from __future__ import annotations
 
-import copy
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -22,7 +21,6 @@ from credibly.compiled import compiled
 from credibly.losses import collectives
 from credibly.losses.fused.form import CHUNK, ZEROS, array_at, takes_loops, tensors_at
 from credibly.losses.fused.pairs import positives
-from credibly.losses.fused.two_way import TwoWayForm
 from credibly.losses.linear.chunks import Chunk, LinearForm, ScoreChunks
 from credibly.vectormath import INNER, JIT, THIN, exp_nonpositive
 
@@ -281,152 +279,73 @@ _SOFTMAX = _RowSums((1.0, 0.0), spared=False)
 
 @dataclass(frozen=True)
 class TwoWayLinear(LinearForm):
-    """The two-way loss: the rows need sums over all labels, the columns one chunk at a time."""
+    """The sample-wise part of the two-way loss, after a first pass for both sums of each row."""
 
     loss: TwoWay
 
     def run(self, chunks: ScoreChunks, needs_grad: bool, update_state: bool) -> Tensor:
         _refuse_processes(self.loss)
-        rows, columns = self.loss.ways != "labels", self.loss.ways != "samples"
-        hard, weak, valid_columns = self._sums(chunks, rows, columns)
-        valid = ~(torch.isneginf(hard) | torch.isneginf(weak))
-        # From the sums of an ignored row, −inf, nothing may be subtracted.
-        hard, weak = (torch.where(torch.isneginf(each), 0.0, each) for each in (hard, weak))
-        loss = self.loss
-        inner = loss.temperature_neg * torch.where(valid, hard, 0.0)
-        inner = inner + loss.temperature_pos * torch.where(valid, weak, 0.0) + loss.margin
-        share = valid.double() / valid.sum().clamp(min=1)
-        value = (-logsigmoid(-inner) * share).sum() if rows else inner.new_zeros(())
-        slope = torch.sigmoid(inner) * share
-        if not (columns or needs_grad):
-            return value
-        column_form = TwoWayForm(self._columns_only()) if columns else None
-        shares = [count / max(sum(valid_columns), 1) for count in valid_columns]
-        for chunk, column_share in zip(chunks, shares, strict=True):
-            parts = []
-            if column_form is not None and column_share:
-                part, own = column_form.value_and_gradient(chunk.scores, chunk.targets, needs_grad)
-                value = value + part.double() * column_share
-                parts += [] if own is None else [own.mul_(column_share)]
-            if rows and needs_grad:
-                parts.append(self._row_sums().gradient(chunk, (hard, weak), (slope, -slope)))
-            if needs_grad:
-                gradient = torch.zeros_like(chunk.scores) if not parts else parts[0]
-                chunks.add_gradient(chunk, gradient.add_(parts[1]) if parts[1:] else gradient)
-        return value
-
-    def _columns_only(self) -> TwoWay:
-        other = copy.copy(self.loss)
-        other.ways = "labels"
-        return other
-
-    def _sums(
-        self, chunks: ScoreChunks, rows: bool, columns: bool
-    ) -> tuple[Tensor, Tensor, list[int]]:
-        """Return both log-sums of each row, and the number of columns that count in each chunk."""
-        sums, counts = _empty_sums(chunks), list[Tensor]()
+        loss, sums = self.loss, _empty_sums(chunks)
+        form = _RowSums((1 / loss.temperature_neg, -1 / loss.temperature_pos), spared=True)
         for chunk in chunks.sums_first():
-            if rows:
-                self._row_sums().add(chunk, sums)
-            counts.append(_columns_that_count(chunk) if columns else torch.zeros(()))
-        return sums[:, 0], sums[:, 1], [int(count) for count in counts]
-
-    def _row_sums(self) -> _RowSums:
-        scales = 1 / self.loss.temperature_neg, -1 / self.loss.temperature_pos
-        return _RowSums(scales, spared=True)
-
-
-def _columns_that_count(chunk: Chunk) -> Tensor:
-    """Return the number of columns with a positive and a negative."""
-    known, share = chunk.known(), chunk.targets
-    return ((known & (share < 1)).any(0) & (known & (share > 0)).any(0)).sum()
+            form.add(chunk, sums)
+        valid = ~torch.isneginf(sums[:, :2]).any(1)
+        # From the sums of an ignored row, −inf, nothing may be subtracted.
+        hard, weak = torch.where(torch.isneginf(sums[:, :2]), 0.0, sums[:, :2]).unbind(1)
+        inner = loss.temperature_neg * hard + loss.temperature_pos * weak + loss.margin
+        share = valid.double() / valid.sum().clamp(min=1)
+        if needs_grad:
+            slope = torch.sigmoid(inner) * share
+            for chunk in chunks:
+                chunks.add_gradient(chunk, form.gradient(chunk, (hard, weak), (slope, -slope)))
+        return (-logsigmoid(-inner) * share).sum()
 
 
 @dataclass(frozen=True)
 class QuasibinaryLinear(LinearForm):
     """The quasibinary loss, after a first pass for its normalizer, log Σ exp of all entries.
 
-    Few entries can be larger than the normalizer. Only for training: evaluation uses another loss.
+    Only for training: evaluation uses another loss.
     """
 
     loss: Quasibinary
 
     def run(self, chunks: ScoreChunks, needs_grad: bool, update_state: bool) -> Tensor:
         _refuse_processes(self.loss)
-        loss, running = self.loss, float(self.loss.log_normalizer)
-        count = chunks.targets.total_present()
-        by_batch = count > 0
-        by_running = not by_batch or (loss.penalty == "running" and bool(loss.count > 0))
-        needs_above = by_batch and (not by_running or loss.penalty == "batch")
-        sums = self._sums(chunks, count, running if by_running else math.inf, needs_above)
-        log_c = sums.log_sum - math.log(sums.count) if by_batch else running
-        bound = running if by_running else log_c
-        penalized = not sums.highest <= bound
-        above = sums.above[sums.above > log_c]
-        excess = sums.excess_running if by_running else float((above - log_c).sum())
-        value = sums.count * log_c - sums.dot + excess
+        loss, sums, known = self.loss, _empty_sums(chunks), _zeros(chunks)
+        highest = torch.tensor(-math.inf, dtype=torch.float64, device=sums.device)
+        for chunk in chunks.sums_first():
+            _SOFTMAX.add(chunk, sums)
+            known += chunk.known_per_row()
+            if chunk.scores.numel():
+                highest = torch.maximum(highest, chunk.known_scores(-math.inf).amax().double())
+        log_sum, count = sums[:, 0].logsumexp(0), float(sums[:, 3].sum())
+        running = float(loss.log_normalizer)
+        constant = not count or (loss.penalty == "running" and bool(loss.count > 0))
         if update_state:
-            self._remember(sums)
-        rows = max(sums.rows, 1) if loss.reduction != "sum" else 1
+            remembered = loss.log_sum.new_tensor(float(log_sum)), loss.count.new_tensor(count)
+            loss.remember(*remembered, torch.isfinite(log_sum))
+        log_c = float(log_sum) - math.log(count) if count else running
+        bound = running if constant else log_c
+        penalized, above = not float(highest) <= bound, 0
+        value = count * log_c - float(sums[:, 2].sum())
+        if penalized:  # few entries are larger than the normalizer
+            for chunk in chunks:
+                excess = chunk.known_scores(-math.inf).double() - bound
+                value += float(excess.relu().sum())
+                above += int((excess > 0).sum())
+        rows = max(int((known > 0).sum()), 1) if loss.reduction != "sum" else 1
         if needs_grad:
             # The penalty affects the normalizer only if it is that of the batch.
-            moved = len(above) / sums.count if by_batch and loss.penalty == "batch" else 0.0
-            through = 1.0 - moved if by_batch else 0.0
+            moved = above / count if count and loss.penalty == "batch" else 0.0
+            like = _zeros(chunks)
+            logs, slopes = (like + log_c, like), (like + (1 - moved if count else 0.0), like - 1.0)
             for chunk in chunks:
-                gradient = self._gradient(chunk, log_c, through)
+                gradient = _SOFTMAX.gradient(chunk, logs, slopes)
                 if penalized:
-                    gradient.add_(chunk.known() & (chunk.scores > bound))
+                    gradient.add_(chunk.known_scores(-math.inf) > bound)
                 chunks.add_gradient(chunk, gradient, 1.0 / rows)
-        return torch.tensor(value / rows, dtype=torch.float64, device=chunks.hidden.device)
-
-    def _remember(self, sums: _Sums) -> None:
-        like = self.loss.log_sum
-        log_sum, count = like.new_tensor(sums.log_sum), like.new_tensor(sums.count)
-        self.loss.remember(log_sum, count, torch.isfinite(log_sum))
-
-    def _sums(self, chunks: ScoreChunks, count: float, running: float, needs_above: bool) -> _Sums:
-        """Return the sums; ``running`` is infinite if the excess over it is not needed."""
-        log_sum = torch.tensor(-math.inf, dtype=torch.float64, device=chunks.hidden.device)
-        dot, excess, highest = torch.zeros_like(log_sum), torch.zeros_like(log_sum), log_sum
-        rows, above = _zeros(chunks), log_sum.new_empty(0)
-        log_count = math.log(count) if count else -math.inf
-        for chunk in chunks.sums_first():
-            scores = chunk.scores
-            masked = scores if chunk.all_known else torch.where(chunk.known(), scores, -torch.inf)
-            by_row = _empty_sums(chunks)
-            _SOFTMAX.add(chunk, by_row)
-            dot += by_row[:, 2].sum()
-            rows += chunk.known_per_row()
-            log_sum = torch.logaddexp(log_sum, by_row[:, 0].logsumexp(0))
-            # Σ exp(z) = C · N: fewer than N entries exceed log C, and the sum of some entries is a
-            # lower bound of it.
-            bound = log_sum - log_count
-            top = masked.amax().double() if masked.numel() else log_sum
-            highest = torch.maximum(highest, top)
-            if needs_above and not top <= bound:
-                above = torch.cat([above[above > bound], masked[masked > bound].double()])
-            if not top <= running:
-                excess += (masked - running).relu().sum(dtype=torch.float64)
-        totals = float(log_sum), count, float(dot), float(excess)
-        return _Sums(*totals, int((rows > 0).sum()), above, float(highest))
-
-    def _gradient(self, chunk: Chunk, log_c: float, through: float) -> Tensor:
-        """Return the gradient without the penalty."""
-        like = chunk.scores.new_zeros(len(chunk.scores), dtype=torch.float64)
-        return _SOFTMAX.gradient(chunk, (like + log_c, like), (like + through, like - 1.0))
-
-
-@dataclass(frozen=True)
-class _Sums:
-    """The sums over all entries that the quasibinary loss needs."""
-
-    log_sum: float
-    count: float
-    dot: float
-    excess_running: float
-    rows: int
-    above: Tensor
-    highest: float
+        return torch.tensor(value / rows, dtype=torch.float64, device=sums.device)
 
 
 def _refuse_processes(loss: TwoWay | Quasibinary) -> None:
