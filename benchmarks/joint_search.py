@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from credibly.predictions import Writer
+from credibly.predictions import Predictions, Writer
 from credibly.retrieve import Index, Joint, fit_joint, search
 from credibly.types import Array
 
@@ -51,7 +51,8 @@ def measure(rows: int, folder: Path, repeats: int) -> list[dict[str, object]]:
             for start in range(0, rows, 100_000):
                 size = min(100_000, rows - start)
                 ids = [f"img{row:08d}" for row in range(start, start + size)]
-                writer.append(probabilities=drawn(size, start)[0], ids=ids)
+                values = {"probabilities": drawn(size, start)[0], "ids": ids}
+                writer.append(Predictions.from_arrays(labels=names, **values))
     index = Index.read(path)
     chances, truth = drawn(2000, rows)
     start = time.process_time()

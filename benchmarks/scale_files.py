@@ -121,20 +121,22 @@ def parquet_step(folder: Path, rows: int, conditions: int, labels: int = 80) -> 
 
 def written_predictions(folder: Path, rows: int, labels: int) -> Path:
     """Return a file with truth, written block by block where it is not there yet."""
-    from credibly.predictions import Writer
+    from credibly.predictions import Predictions, Writer
 
     path = folder / f"{rows}-{labels}.parquet"
     if path.exists():
         return path
     generator = np.random.default_rng(0)
     block = min(100_000, 8_000_000 // labels)
-    with Writer(path, [f"l{place:02d}" for place in range(labels)]) as writer:
+    names = [f"l{place:02d}" for place in range(labels)]
+    with Writer(path, names) as writer:
         for first in range(0, rows, block):
             size = min(block, rows - first)
             chances = generator.random((size, labels), dtype=np.float32) ** 3
             truth = generator.random((size, labels), dtype=np.float32) < chances
             ids = [f"row{first + place:08d}" for place in range(size)]
-            writer.append(probabilities=chances, targets=truth.astype(np.int8), ids=ids)
+            values = {"probabilities": chances, "targets": truth.astype(np.int8), "ids": ids}
+            writer.append(Predictions.from_arrays(labels=names, **values))
     return path
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 import credibly as cr
-from credibly.predictions import Writer
+from credibly.predictions import Predictions, Writer
 
 ROWS, LABELS, TOP = 1_000_000, 20, 100
 QUERIES = (
@@ -84,7 +84,8 @@ def write(path: Path, rows: int, piece: int = 500_000) -> None:
             truth = rng.random((size, LABELS)) < rates
             log_odds = rng.normal(0, 1.5, (size, LABELS)) + 5.5 * truth + np.log(rates) - 2
             ids = [f"img{row:08d}" for row in range(start, start + size)]
-            writer.append(probabilities=1 / (1 + np.exp(-log_odds)), ids=ids)
+            values = {"probabilities": 1 / (1 + np.exp(-log_odds)), "ids": ids}
+            writer.append(Predictions.from_arrays(labels=labels, **values))
 
 
 def main() -> None:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from credibly import Predictions, metrics
@@ -203,7 +207,7 @@ def test_bad_input_is_one_sentence_and_2(tmp_path, capsys):
     good = RECORDS["plain"]
     bare = Predictions(good.probabilities, good.labels, good.ids)
     bare.write(tmp_path / "bare.parquet")
-    unknown = good.join_truth(np.full_like(good.targets, -1))
+    unknown = replace(good, targets=np.full_like(good.targets, -1))
     unknown.write(tmp_path / "unknown.parquet")
     good.select(LABELS[:2]).write(tmp_path / "fewer.parquet")
     alike = Predictions(
@@ -231,3 +235,27 @@ def test_bad_input_is_one_sentence_and_2(tmp_path, capsys):
     assert "labels must agree" in capsys.readouterr().err
     assert main(["evaluate", whole, "--bins", "0"]) == 2
     assert "--bins must" in capsys.readouterr().err
+
+
+def test_errors_name_nothing_of_python(tmp_path, capsys):
+    good = record()
+    good.write(tmp_path / "good.parquet")
+    good.select(LABELS[:2]).write(tmp_path / "fewer.parquet")
+    Predictions(good.probabilities, good.labels, good.ids).write(tmp_path / "bare.parquet")
+    pq.write_table(pa.table({"id": ["a"], "dog": [0.5]}), tmp_path / "plain.parquet")
+    top = {"top": [[1, 0]], "probabilities": [[0.5, 0.25]], "targets": [[1, 0]]}
+    Predictions.from_arrays(labels=["a", "b"], **top).write(tmp_path / "top.parquet")
+    files = {path.stem: str(path) for path in tmp_path.iterdir()}
+    refused = (
+        ["evaluate", files["good"], files["fewer"]],
+        ["evaluate", files["bare"]],
+        ["evaluate", files["plain"]],
+        ["review", files["bare"]],
+        ["joint", "fit", files["top"], "--out", str(tmp_path / "joint.json")],
+        ["sets", files["good"], "--best-f", "1", "--fit-on", files["fewer"], "--out", "x.csv"],
+        ["check", files["fewer"], "--against", files["good"]],
+    )
+    for arguments in refused:
+        assert main(arguments) == 2, arguments
+        said = capsys.readouterr().err
+        assert not re.search(r"Predictions|\bcr\.|Python|\w=\w", said), said

@@ -12,6 +12,7 @@ import pytest
 
 from credibly import Predictions, decide, metrics
 from credibly.cli import main
+from credibly.predictions import Writer
 
 LABELS = ["dog", 'a, "b"', "狗", "d", "e", "f"]
 
@@ -119,8 +120,10 @@ def test_a_rule_sees_only_the_rows_it_is_fitted_on(rule, path, tmp_path, capsys)
 
 def test_another_file_to_fit_on(path, tmp_path, capsys):
     fit = record(120, seed=1)
-    shared = Predictions.concat([fit, record()[:10]]).select(LABELS[::-1])
-    shared.write(tmp_path / "fit.parquet")
+    with Writer(tmp_path / "fit.parquet", LABELS[::-1]) as writer:
+        writer.append(fit)
+        writer.append(record()[:10])
+    shared = Predictions.read(tmp_path / "fit.parquet")
     out = tmp_path / "sets.parquet"
     arguments = [path, "--average-size", "2", "--out", str(out)]
     found = run(capsys, *arguments, "--fit-on", str(tmp_path / "fit.parquet"))

@@ -228,7 +228,7 @@ def test_more_columns_than_can_be_read_are_not_written(tmp_path):
         labels=labels,
     )
     with pytest.raises(
-        InputError, match=r"at most 500,000 columns; 250,000 labels.*Predictions.from_arrays\(top"
+        InputError, match=r"at most 500,000 columns; 250,000 labels.*instead \(`top`\)"
     ):
         rows.write(tmp_path / "p.parquet")
     assert not list(tmp_path.iterdir())

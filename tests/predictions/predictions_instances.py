@@ -88,3 +88,13 @@ def write_pieces(path: Path, pieces: Iterable[Predictions], **options: Any) -> N
         writer.append(first)
         for piece in pieces:
             writer.append(piece)
+
+
+def shard_name(index: int, count: int) -> str:
+    """The file name of a shard, as docs/reference/files.md has it."""
+    return f"part-{index:05d}-of-{count:05d}.parquet"
+
+
+def shard_metadata(index: int, count: int, rows: int) -> dict[str, Any]:
+    """What the metadata of a file say about its place among the shards."""
+    return {"shard": {"index": index, "count": count, "rows": rows}}

@@ -12,6 +12,7 @@ import pytest
 from predictions_instances import random_record, write_pieces
 
 from credibly import InputError, Predictions
+from credibly.predictions import Dataset
 
 GOOD = {"id": ["a", "b", "c"], "p:dog": [0.1, 0.2, 0.3], "y:dog": [1, 0, None]}
 
@@ -57,7 +58,7 @@ def test_columns_that_a_predictions_file_needs(tmp_path):
         Predictions.read(path)
     pq.write_table(pa.table({"id": ["a"], "price": [3.5]}), path)
     with pytest.raises(
-        InputError, match=r"not a predictions file: .*columns: id, price.*from_values"
+        InputError, match=r"not a predictions file: .*columns: id, price.*credibly import FILE"
     ):
         Predictions.read(path)
     document = json.dumps({"version": "1.0", "labels": ["dog", "cat"]})
@@ -116,7 +117,7 @@ def test_parts_with_other_labels_are_named(tmp_path):
     ):
         Predictions.read(tmp_path)
     with pytest.raises(InputError, match=r"ids must be different; 'row 0'"):
-        Predictions.scan(tmp_path).check_ids()
+        Dataset(tmp_path).check_ids()
 
 
 CSV_FILES = {
@@ -203,14 +204,8 @@ def test_bad_requests_are_explained(tmp_path):
         record[3]  # pyright: ignore[reportArgumentType]
     with pytest.raises(InputError, match=r"no label 'cow'"):
         record.select(["cow"])
-    with pytest.raises(InputError, match=r"labels must agree; part 1 lacks 'cat'"):
-        Predictions.concat([record, record.select(["dog"])])
-    with pytest.raises(InputError, match=r"no label 'cow'"):
-        record.join_truth(np.zeros((5, 1)), labels=["cow"])
-    with pytest.raises(InputError, match=r"no id of the truth is one of the predictions"):
-        record.join_truth(np.zeros((5, 2)), ids=["u", "v", "w", "x", "y"])
-    with pytest.raises(InputError, match=r"one row per id, 5; got 4"):
-        record.join_truth(np.zeros((4, 2)))
+    with pytest.raises(InputError, match=r"labels must agree; the batch lacks 'cat'"):
+        write_pieces(tmp_path / "q.parquet", [record, record.select(["dog"])])
     with pytest.raises(InputError, match=r"layout of the first batch, with scores and targets"):
         write_pieces(tmp_path / "q.parquet", [record, Predictions(*bare_fields(record))])
 

@@ -13,13 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from predictions_instances import random_record
+from predictions_instances import random_record, shard_metadata, shard_name
 
 import credibly as cr
 from credibly import InputError, Predictions
 from credibly.cli import main
 from credibly.predictions import Dataset
-from credibly.predictions.shard import shard_metadata, shard_name
 
 ROWS = 8
 

@@ -31,49 +31,6 @@ def _rest(record: Predictions) -> tuple:
     return record.labels, record.ids, record.targets, record.scores, record.metadata
 
 
-@each_record
-def test_parts_joined_are_the_whole(record):
-    middle = len(record) // 2
-    second = record[middle:].reordered(record.labels[::-1])
-    assert Predictions.concat([record[:middle], second]) == record
-
-
-def test_truth_missing_from_one_part_is_unknown_in_the_whole():
-    record = random_record()
-    bare = Predictions(record.probabilities, record.labels, record.ids)
-    joined = Predictions.concat([record[:10], bare[10:]])
-    assert joined.targets is not None
-    assert (joined.targets[10:] == -1).all()
-    assert joined.scores is None
-
-
-DENSE_WITH_TRUTH = [
-    name for name, one in RECORDS.items() if one.targets is not None and one.top is None
-]
-
-
-@pytest.mark.parametrize("name", DENSE_WITH_TRUTH)
-def test_truth_joins_by_id_and_label(name):
-    record = RECORDS[name]
-    bare = Predictions(record.probabilities, *_rest(record)[:2], None, *_rest(record)[3:])
-    order = np.random.default_rng(1).permutation(len(record))
-    shuffled = record[order].select(record.labels[::-1])
-    assert bare.join_truth(shuffled) == record
-    assert shuffled.targets is not None
-    joined = bare.join_truth(shuffled.targets, ids=shuffled.ids, labels=shuffled.labels)
-    assert joined == record
-    assert bare.join_truth(record.targets) == record
-
-
-def test_rows_and_labels_without_truth_become_unknown():
-    record = random_record(5, ["dog", "cat"], targets=None)
-    joined = record.join_truth([[1], [0]], ids=["row 3", "elsewhere"], labels=["cat"])
-    assert joined.targets is not None
-    expected = np.full((5, 2), -1)
-    expected[3, 1] = 1
-    np.testing.assert_array_equal(joined.targets, expected)
-
-
 def test_tensors_lists_and_class_indices_are_welcome():
     record = Predictions.from_arrays(
         probabilities=torch.tensor([[0.5, 0.25], [1.0, 0.0]], dtype=torch.bfloat16),
@@ -101,8 +58,7 @@ def test_inputs_stay_as_they_are(tmp_path):
         probabilities=probabilities, targets=targets, labels=["a", "b"], metadata=metadata
     )
     record.write(tmp_path / "p.parquet")
-    record.join_truth(1 - np.abs(targets))
-    Predictions.concat([record[:3], record[3:]]).select(["b"])
+    record[3:].select(["b"]).mapped(lambda values: 1 - values)
     np.testing.assert_array_equal(probabilities, kept[0])
     np.testing.assert_array_equal(targets, kept[1])
     assert metadata == {"seed": 1}

@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from credibly import InputError, Predictions, checksums, decide, write_sets
+from credibly import InputError, Predictions, checksums, decide, load, write_sets
 from credibly.cli import main
+from credibly.data import synthetic
 from credibly.predictions import Writer
-from credibly.train import fit, recipe
-from credibly.train.run_folder import read_tensors, save_tensors
+from credibly.train import Network, fit, recipe
 from credibly.workflows import check_files
 
 GOLDEN = Path(__file__).parents[1] / "compatibility/golden"
@@ -41,13 +41,6 @@ def predictions(tmp_path):
 
 
 @pytest.fixture
-def tensors(tmp_path):
-    values = {"step": 3}
-    save_tensors(tmp_path / "some.safetensors", {"a": torch.arange(4.0)}, values)
-    return tmp_path / "some.safetensors"
-
-
-@pytest.fixture
 def parts(tmp_path):
     for index in range(3):
         write_part(tmp_path / "parts", index, some_rows(6 * index))
@@ -65,11 +58,9 @@ def write_part(folder, index, rows):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    import credibly as cr
-
     folder = tmp_path_factory.mktemp("integrity") / "run"
     settings = recipe(model="linear", epochs=1, checkpoint_seconds=0)
-    fit(cr.data.synthetic(60, num_features=3), settings, folder=folder)
+    fit(synthetic(60, num_features=3), settings, folder=folder)
     return folder
 
 
@@ -77,6 +68,11 @@ def trained(tmp_path_factory):
 def run(trained, tmp_path):
     shutil.copytree(trained, tmp_path / "run")
     return tmp_path / "run"
+
+
+@pytest.fixture
+def tensors(run):
+    return run / "model.safetensors"
 
 
 @pytest.mark.parametrize("kind", ["predictions", "tensors"])
@@ -114,17 +110,13 @@ def test_labels_that_look_like_a_checksum_do_no_harm(tmp_path):
     assert check_files(tmp_path / "odd.parquet").sound
 
 
-def test_flipped_weights_are_refused_when_they_are_read(tensors):
-    assert read_tensors(tensors).values == {"step": 3, "version": read_tensors_version(tensors)}
+def test_flipped_weights_are_refused_when_they_are_read(run, tensors):
+    assert load(run).labels
     content = bytearray(tensors.read_bytes())
     content[-3] ^= 1
     tensors.write_bytes(content)
     with pytest.raises(InputError, match="is damaged: the file was changed after it was written"):
-        read_tensors(tensors)
-
-
-def read_tensors_version(path: Path) -> str:
-    return read_tensors(path).values["version"]
+        load(run)
 
 
 def test_a_checksum_is_the_same_for_the_same_rows(tmp_path):
@@ -223,26 +215,31 @@ def test_memory_that_ends_is_not_called_damage(predictions, monkeypatch):
         check_files(predictions)
 
 
-ROW = torch.arange(20.0)
-TENSORS = {
-    "slices that overlap": {"a": ROW[3:7], "b": ROW[5:9]},
-    "tied": dict.fromkeys(("a", "b"), torch.ones(3, 4)),
-    "transposed": {"a": torch.arange(12.0).view(3, 4).T},
-    "channels last": {
-        "a": torch.arange(96.0).view(2, 3, 4, 4).to(memory_format=torch.channels_last)
-    },
-    "expanded": {"a": torch.ones(1).expand(4)},
-    "empty": {"a": torch.zeros(0), "b": torch.zeros(0, 3), "c": torch.tensor(3.0)},
-}
+class OddTensors(torch.nn.Module):
+    """A network whose state has tensors that safetensors refuses as they are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        row, image = torch.arange(20.0), torch.arange(96.0).view(2, 3, 4, 4)
+        self.linear = self.tied = torch.nn.Linear(3, 20)
+        self.register_buffer("slice", row[3:7])
+        self.register_buffer("slice that overlaps", row[5:9])
+        self.register_buffer("transposed", torch.arange(12.0).view(3, 4).T)
+        self.register_buffer("channels last", image.to(memory_format=torch.channels_last))
+        self.register_buffer("empty", torch.zeros(0, 3))
+        self.register_buffer("number", torch.tensor(3.0))
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        return self.linear(rows)
 
 
-@pytest.mark.parametrize("tensors", TENSORS.values(), ids=TENSORS.keys())
-def test_tensors_of_any_layout_are_read_as_written(tensors, tmp_path):
-    save_tensors(tmp_path / "x.safetensors", tensors, {})
-    found = read_tensors(tmp_path / "x.safetensors").tensors
-    assert found.keys() == tensors.keys()
-    for name, tensor in tensors.items():
-        torch.testing.assert_close(found[name], tensor, rtol=0, atol=0)
+def test_tensors_of_any_layout_are_read_as_written(tmp_path):
+    data, network = synthetic(60, num_features=3), OddTensors()
+    fit(data, Network(model=network, epochs=1), folder=tmp_path / "run")
+    other = OddTensors()
+    load(tmp_path / "run", model=other)
+    for name, tensor in network.state_dict().items():
+        torch.testing.assert_close(other.state_dict()[name], tensor, rtol=0, atol=0)
 
 
 def test_label_sets_with_reviews_are_checked_as_sets(tmp_path):

@@ -49,9 +49,9 @@ def run(options: Options) -> None:
     texts = None
     if options.texts:
         from credibly.data.loading import load_texts
-        from credibly.predictions import Predictions
+        from credibly.predictions import Dataset
 
-        labels = Predictions.scan(options.predictions[0], partial=options.partial).labels
+        labels = Dataset(options.predictions[0], partial=options.partial).labels
         texts = load_texts(options.texts, labels, text=options.text)
     with progress(options.out, total=1, quiet=options.silent) as advance:
         page = report.write(

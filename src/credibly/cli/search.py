@@ -79,9 +79,9 @@ def _search(options: Options) -> None:
         answer = answer.with_images(options.images)
     if options.texts:
         from credibly.data.loading import load_texts
-        from credibly.predictions import Predictions
+        from credibly.predictions import Dataset
 
-        labels = Predictions.scan(options.predictions, partial=options.partial).labels
+        labels = Dataset(options.predictions, partial=options.partial).labels
         texts = load_texts(options.texts, labels, text=options.text)
         answer = answer.with_texts(texts if options.json else {k: _start(texts[k]) for k in texts})
     also = []

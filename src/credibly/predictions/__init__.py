@@ -18,6 +18,7 @@ imports predictions of other programs; a ``Layout`` describes how they name rows
 """
 
 from credibly.predictions.foreign_files import Layout
-from credibly.predictions.table import Dataset, Predictions, Writer
+from credibly.predictions.table import Dataset, Predictions
+from credibly.predictions.writer import Writer
 
 __all__ = ["Dataset", "Layout", "Predictions", "Writer"]

@@ -115,7 +115,7 @@ class Schema:
             listed = ", ".join(sorted(names)[:8]) or "none"
             raise InputError(
                 f"{where}not a predictions file: it has no columns 'p:<label>'. Its columns: "
-                f"{listed}. If these are labels, use `Predictions.from_values`."
+                f"{listed}. If these are labels, import the file: credibly import FILE."
             )
         labels = as_labels(labels, where)
         _require(types, [ID, *(PROBABILITY + name for name in labels)], where)

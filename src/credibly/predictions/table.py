@@ -9,44 +9,39 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from credibly import __version__
 from credibly.arrays import aligned, in_order, to_numpy
-from credibly.checks import InputError, choice, fits_memory, nearest, whole_number
+from credibly.checks import InputError, choice, fits_memory, whole_number
 from credibly.metrics.summaries import Summary
 from credibly.metrics.top_labels import HeldLabels
 from credibly.notebook import COLUMNS, ROWS, draw, html_table
 from credibly.predictions import file_schema, validation
-from credibly.predictions.file_schema import ID, PROBABILITY, SCORE, TRUTH
-from credibly.predictions.shard import (
-    BATCH_ROWS,
-    IDS,
-    LABELS_AT_ONCE,
-    Piece,
-    Selection,
-    Shard,
-    check_complete,
-    parquet_files,
-    pieces_of,
-    place_of,
-    rows_at_once,
+from credibly.predictions.dataset import (
+    ROW_CELLS,
+    DatasetFiles,
+    Rows,
+    needs_columns,
+    present,
+    row_index,
 )
+from credibly.predictions.shard import Piece, Selection, Shard, rows_at_once
 from credibly.predictions.validation import (
     NOTHING,
     Batch,
     as_top,
-    id_hashes,
     label_mismatch,
     positions,
     smallest,
+    stacked,
+    stacked_targets,
 )
-from credibly.predictions.writer import RowWriter
-from credibly.targets import UNKNOWN, Coding, SparseTargets, Targets, decode
+from credibly.predictions.writer import Writer
+from credibly.targets import Coding, SparseTargets, Targets, decode
 from credibly.types import Array, ArrayLike, FilePath, JsonObject
 
 if TYPE_CHECKING:
@@ -55,13 +50,6 @@ if TYPE_CHECKING:
     from credibly.losses import Loss
     from credibly.predictions.foreign_files import Layout
     from credibly.predictions.importing import Values
-
-
-Rows = slice | Sequence[int] | Array
-ROW_CELLS = 64
-"""About as many probabilities as a row stores of its most probable labels."""
-What = Literal["probabilities", "scores"]
-_KINDS = {"probabilities": PROBABILITY, "scores": SCORE}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -211,20 +199,12 @@ class Predictions:
 
         A folder that lacks shards is an error unless ``partial``.
         """
-        return cls.scan(path, partial=partial).read(labels=labels, rows=rows)
-
-    @classmethod
-    def scan(cls, path: FilePath, *, partial: bool = False, **limits: int) -> Dataset:
-        """Open a dataset without reading rows: labels, number of rows, metadata, and batches.
-
-        ``limits`` are the options of ``Dataset``.
-        """
-        return Dataset(path, partial=partial, **limits)
+        return Dataset(path, partial=partial).read(labels=labels, rows=rows)
 
     def write(self, path: FilePath) -> None:
         """Write one Parquet file; ``path`` holds either its old content or all of the new one."""
-        with RowWriter(path, self.labels, metadata=self.metadata) as writer:
-            writer.append_rows(self)
+        with Writer(path, self.labels, metadata=self.metadata) as writer:
+            writer.append(self)
 
     @classmethod
     def from_values(
@@ -350,11 +330,11 @@ class Predictions:
     def check_dense(self, purpose: str) -> None:
         """Raise unless there is one column per label; the error says that ``purpose`` needs it."""
         if self.top is not None:
-            raise InputError(_needs_columns("the predictions hold", self.num_labels, purpose))
+            raise needs_columns("the predictions hold", self.num_labels, purpose)
 
     def __getitem__(self, rows: Rows) -> Predictions:
         """Return some rows: a slice, indices or a bool mask."""
-        chosen = _row_index(rows)
+        chosen = row_index(rows)
         taken = ("probabilities", "ids", "targets", "scores", "top", "all_targets")
         given = {name: getattr(self, name) for name in taken}
         return replace(
@@ -405,82 +385,6 @@ class Predictions:
             all_targets=None if truth is None else truth.relabelled(moved[:-1]),
         )
 
-    def join_truth(
-        self,
-        truth: Predictions | ArrayLike | object,
-        *,
-        ids: Sequence[object] | Array | None = None,
-        labels: Sequence[str] | None = None,
-        coding: Coding | None = None,
-    ) -> Predictions:
-        """Return the same predictions with the truth of another table, matched by id and label.
-
-        Args:
-            truth: ``Predictions`` with targets, or a target matrix. Rows and labels that it lacks
-                become unknown.
-            ids, labels: those of the matrix; by default those of these predictions.
-            coding: how to read a matrix of only −1 and +1.
-        """
-        self.check_dense("`join_truth`")
-        if isinstance(truth, Predictions):
-            truth.check_dense("`join_truth`")
-            if truth.targets is None:
-                raise InputError("`truth` must have targets; got predictions without any.")
-            matrix, ids, names = truth.targets, truth.ids, truth.labels
-        else:
-            names = self.labels if labels is None else validation.as_labels(labels)
-            matrix = validation.as_targets(truth, names, decoded=partial(decode, coding=coding))
-        columns = positions(names, self.labels)
-        given = self.ids if ids is None else validation.as_ids(ids, len(matrix))
-        if len(given) != len(matrix):
-            raise InputError(f"`truth` must have one row per id, {len(given)}; got {len(matrix)}.")
-        row_of = {name: row for row, name in enumerate(given.tolist())}
-        source = np.array([row_of.get(name, -1) for name in self.ids.tolist()], dtype=np.intp)
-        if len(self) and (source < 0).all():
-            raise InputError(
-                f"no id of the truth is one of the predictions';"
-                f" it has {given[:1].tolist()}, "
-                f"the predictions {self.ids[:1].tolist()}. Use the same ids in both."
-            )
-        targets = np.full(self.probabilities.shape, UNKNOWN, dtype=matrix.dtype)
-        found = np.flatnonzero(source >= 0)
-        targets[found[:, None], columns] = matrix[source[found]]
-        return replace(self, targets=targets)
-
-    @classmethod
-    def concat(cls, parts: Sequence[Predictions]) -> Predictions:
-        """Return the rows of several tables in order; labels must agree and ids must differ.
-
-        Truth that a table lacks becomes unknown. Scores are kept if every table has them. The
-        metadata is that of the first table.
-        """
-        if not parts:
-            raise InputError("`parts` must hold at least one table; got none.")
-        first = parts[0]
-        for number, part in enumerate(parts):
-            if set(part.labels) != set(first.labels):
-                raise InputError(label_mismatch(f"part {number}", part.labels, first.labels))
-        aligned = [part.reordered(first.labels) for part in parts]
-        ids = np.concatenate([part.ids for part in aligned])
-        validation.check_unique(ids)
-        if len({part.top is None for part in parts}) > 1:
-            raise InputError(
-                "`parts` must all have a column per label, or all hold the most probable labels of "
-                "each row; these differ."
-            )
-        known = any(part.targets is not None for part in aligned)
-        scored = all(part.scores is not None for part in aligned)
-        many = first.top is not None
-        return replace(
-            first,
-            probabilities=_below([part.probabilities for part in aligned]),
-            ids=ids,
-            targets=_below([part._known_targets() for part in aligned], -1) if known else None,
-            scores=_below([part.scores for part in aligned]) if scored else None,
-            top=_below([part.top for part in aligned], NOTHING) if many else None,
-            all_targets=_sparse_below(aligned) if many and known else None,
-        )
-
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Predictions):
             return NotImplemented
@@ -494,12 +398,6 @@ class Predictions:
         sparse = ("offsets", "indices", "values", "known")
         truth = [getattr(self.all_targets, name, None) for name in sparse]
         return [self.probabilities, self.ids, self.targets, self.scores, self.top, *truth]
-
-    def _known_targets(self) -> Array:
-        """Return the targets; without any, all are unknown."""
-        if self.targets is not None:
-            return self.targets
-        return np.full(self.probabilities.shape, UNKNOWN, dtype=np.int8)
 
     __hash__ = None  # pyright: ignore[reportAssignmentType]
 
@@ -526,8 +424,8 @@ class Predictions:
             first.ids, first.label_indices, first.probabilities, truth, strict=True
         ):
             cells = []
-            for label, value, present in np.stack(row, axis=1)[: COLUMNS + 1]:
-                mark = " ✓" if present >= 0.5 else " ?" if present < 0 else ""
+            for label, value, known in np.stack(row, axis=1)[: COLUMNS + 1]:
+                mark = " ✓" if known >= 0.5 else " ?" if known < 0 else ""
                 held = "" if label < 0 or self.top is None else self.labels[int(label)]
                 cells.append(f"{held} {value:.3f}{mark}".strip())
             rows.append([name, *cells])
@@ -546,51 +444,17 @@ class Predictions:
         return f"Predictions({len(self)} rows × {self.num_labels} labels{extra})"
 
 
-def _row_index(rows: Rows) -> slice | Array:
-    """Return ``rows`` as a numpy index: a slice, indices or a mask."""
-    if isinstance(rows, slice):
-        return rows
-    if isinstance(rows, (int, np.integer)):
-        raise InputError(f"rows must be a slice, indices or a mask; got {rows!r}. Use [{rows}].")
-    chosen = to_numpy(rows)
-    return chosen if chosen.size else chosen.astype(np.intp)  # numpy reads [] as floats
-
-
-def _below(parts: Sequence[Any], fill: float = 0) -> Array:
-    """Return the rows of all parts; rows with fewer entries are padded."""
-    width = max(part.shape[1] for part in parts)
-    return np.concatenate(
-        [
-            part
-            if part.shape[1] == width
-            else np.pad(part, ((0, 0), (0, width - part.shape[1])), constant_values=fill)
-            for part in parts
-        ]
-    )
-
-
-def _sparse_below(parts: Sequence[Predictions]) -> SparseTargets:
-    count = parts[0].num_labels
-    each = [
-        SparseTargets.unknown(len(part), count) if part.all_targets is None else part.all_targets
-        for part in parts
-    ]
-    sizes = np.concatenate([np.diff(targets.offsets) for targets in each])
-    soft = any(targets.values is not None for targets in each)
-    return SparseTargets(
-        np.concatenate([[0], np.cumsum(sizes)]),
-        np.concatenate([targets.indices for targets in each]),
-        count,
-        np.concatenate([targets.entry_values() for targets in each]) if soft else None,
-        np.concatenate([np.ones(len(t), bool) if t.known is None else t.known for t in each]),
-    )
-
-
-def _needs_columns(subject: str, num_labels: int, purpose: str) -> str:
-    """Return the error message for work that needs one column per label."""
-    return (
-        f"{purpose} needs one column per label; {subject} the most probable labels of each row, of "
-        f"{num_labels:,}. Select the labels you need: `Predictions.read(path, labels=[…])`."
+def _joined(batches: Sequence[Predictions]) -> Predictions:
+    """Return the rows of all batches of a dataset in one table."""
+    first = batches[0]
+    matrices = {}
+    for name, fill in (("probabilities", 0), ("scores", 0), ("targets", -1), ("top", NOTHING)):
+        each = [getattr(batch, name) for batch in batches]
+        matrices[name] = None if each[0] is None else stacked(each, fill)
+    truth = [batch.all_targets for batch in batches if batch.all_targets is not None]
+    ids = np.concatenate([batch.ids for batch in batches])
+    return replace(
+        first, ids=ids, all_targets=stacked_targets(truth) if truth else None, **matrices
     )
 
 
@@ -602,9 +466,9 @@ def _of_batch(
     if targets is not None and soft:
         targets = targets.astype(np.float32, copy=False)
     return Predictions(
-        _present(probabilities),
+        present(probabilities),
         labels,
-        _present(ids),
+        present(ids),
         targets,
         scores,
         metadata or {},
@@ -621,12 +485,8 @@ def _same(one: Array | None, two: Array | None) -> bool:
 
 # Files -----------------------------------------------------------------------------------------
 
-_CHECKED: dict[object, None] = {}
-"""Files whose ids were compared in this process, the latest last."""
-_MAX_CHECKED = 64
 
-
-class Dataset:
+class Dataset(DatasetFiles):
     """A predictions file, or a folder of them (shards of one dataset), read in batches.
 
     Opening a dataset reads only footers and checks columns, types and versions. Reading checks
@@ -658,41 +518,6 @@ class Dataset:
         (1, ['dog', 'cat'], False)
     """
 
-    def __init__(
-        self,
-        path: FilePath,
-        *,
-        partial: bool = False,
-        batch_rows: int = BATCH_ROWS,
-        labels_at_once: int = LABELS_AT_ONCE,
-    ) -> None:
-        self.path = Path(path)
-        self.batch_rows = whole_number("batch_rows", batch_rows, 1)
-        self.labels_at_once = whole_number("labels_at_once", labels_at_once, 1)
-        self.shards = [Shard(file) for file in parquet_files(self.path)]
-        if self.path.is_dir():
-            names = {shard.path.name: shard.schema.metadata for shard in self.shards}
-            check_complete(self.path, names, partial=partial)
-        self.files = [shard.path for shard in self.shards]
-        first = self.shards[0].schema
-        self.labels, self.metadata = first.labels, first.metadata
-        self.top, expected = first.top, set(first.labels)
-        for shard in self.shards:
-            if set(shard.schema.labels) != expected:
-                raise InputError(label_mismatch(str(shard.path), shard.schema.labels, first.labels))
-            if shard.schema.top != first.top:
-                raise InputError(
-                    f"{self.path} must hold files of one layout, but {self.files[0].name} and "
-                    f"{shard.path.name} differ: one has a column per label, the other lists the "
-                    "most probable labels of each row. Put them into different folders."
-                )
-        self.num_rows = sum(shard.num_rows for shard in self.shards)
-        self.has_targets = any(shard.schema.has_targets for shard in self.shards)
-        self.has_scores = all(shard.schema.has_scores for shard in self.shards)
-        self.soft = any(shard.schema.soft for shard in self.shards)
-        if self.num_rows == 0:
-            raise InputError(f"{self.path} must have at least one row; it is empty.")
-
     def read(self, labels: Sequence[str] | None = None, rows: Rows | None = None) -> Predictions:
         """Return all rows in memory, or the given labels and rows in the given order."""
         names, kinds = self.check_labels(labels), self._kinds()
@@ -716,10 +541,9 @@ class Dataset:
         for part in self.batches(labels=labels):
             fits_memory(f"{self.path}", self.num_rows, part.probabilities.shape[1], itemsize=12)
             parts.append(part)
-        try:
-            return Predictions.concat(parts)
-        except InputError as error:
-            raise InputError(f"{self.path}: {error}") from error
+        table = _joined(parts)
+        validation.check_unique(table.ids, f"{self.path}: ")
+        return table
 
     def batches(
         self, rows: int | None = None, labels: Sequence[str] | None = None
@@ -739,30 +563,11 @@ class Dataset:
                 chosen = batch.select(names) if self.top and labels is not None else batch
                 yield replace(chosen, metadata=self.metadata)
 
-    def pieces(self, cells: int = 2**24) -> list[Piece]:
-        """Return the dataset as pieces of a few row groups each, which workers read separately.
-
-        Args:
-            cells: approximate number of probabilities per piece, which has at least one row group.
-        """
-        files = [(shard.path, shard.group_rows) for shard in self.shards]
-        return pieces_of(files, cells / self.row_cells)
-
     @property
     def piece_reader(self) -> PieceReader:
         """Return an object that reads a piece on another machine without opening other files."""
         limits = self.batch_rows, self.labels_at_once
         return PieceReader(self.labels, self._kinds(), *limits, self.soft, self.top)
-
-    @property
-    def every_label(self) -> bool:
-        """Whether every row has a probability for every label."""
-        return not self.top
-
-    @property
-    def row_cells(self) -> int:
-        """Return the approximate number of probabilities per row."""
-        return ROW_CELLS if self.top else len(self.labels)
 
     def summary(self, bins: int, *, ranks: bool = False) -> Summary | HeldLabels:
         """Return the accumulator whose updates are the ``Predictions.measured`` of the rows.
@@ -774,155 +579,6 @@ class Dataset:
         if self.top:
             return HeldLabels(bins)
         return Summary(len(self.labels), bins, zero=not self.soft, ranks=ranks)
-
-    @property
-    def ids_compared(self) -> bool:
-        """Whether the writers of all files compared all ids with each other."""
-        if not all(each.ids_checked and not each.ids_may_be_missing() for each in self.shards):
-            return False
-        metadata = [(shard.path.name, shard.schema.metadata) for shard in self.shards]
-        origins = [about.get("origin") for _, about in metadata]
-        placed = all(place_of(*each) is not None for each in metadata)
-        together = placed and origins[0] is not None and all(x == origins[0] for x in origins)
-        return together or len(self.shards) == 1
-
-    def check_dense(self, purpose: str) -> None:
-        """Raise unless there is one column per label; the error says that ``purpose`` needs it."""
-        if self.top:
-            raise InputError(_needs_columns(f"{self.path} holds", len(self.labels), purpose))
-
-    def columns(
-        self, labels: Sequence[str], what: What = "probabilities", *, label_major: bool = False
-    ) -> tuple[Array, Array | None]:
-        """Return values and targets of some labels over all rows, each (rows, labels).
-
-        Ids are not read.
-
-        Args:
-            labels: names of the labels to read.
-            what: ``"probabilities"`` or ``"scores"``.
-            label_major: whether to store the values of each label contiguously.
-        """
-        kind = _KINDS[what]
-        if kind not in self._kinds():
-            raise InputError(f"{self.path} has no scores; read its probabilities.")
-        if self.top and kind == PROBABILITY:
-            table = self.read(labels)
-            return table.probabilities, table.targets
-        kinds = [kind, TRUTH] if self.has_targets else [kind]
-        batch = self._gather(self.check_labels(labels), kinds, order="F" if label_major else "C")
-        return _present(getattr(batch, what)), batch.targets
-
-    def column_batches(
-        self, label: str, what: What = "probabilities"
-    ) -> Iterator[tuple[Array, Array]]:
-        """Yield values and targets of one label in batches, each (rows,).
-
-        In files without truth, all targets are −1 (unknown).
-        """
-        wanted = Selection(self.check_labels([label]), [_KINDS[what], TRUTH], self.batch_rows)
-        for batch in self._batches(wanted):
-            yield _present(getattr(batch, what))[:, 0], _present(batch.targets)[:, 0]
-
-    def column(self, label: str, what: What = "probabilities") -> tuple[Array, Array | None]:
-        """Return values and targets of one label over all rows, each (rows,)."""
-        values, targets = self.columns([label], what)
-        return values[:, 0], None if targets is None else targets[:, 0]
-
-    def ids(self) -> Array:
-        """Return all ids, in order."""
-        return _present(self._gather([], [ID]).ids)
-
-    def arrow_ids(self) -> pa.Array:
-        """Return all ids, in order, as one Arrow array of strings."""
-        return pa.concat_arrays([ids for shard in self.shards for ids in shard.id_batches()])
-
-    def hashed_ids(self) -> Array:
-        """Return a 64-bit hash per id, in order; equal ids have equal hashes in this process."""
-        return np.concatenate([id_hashes(_present(batch.ids)) for batch in self._batches(IDS)])
-
-    def check_ids(self, *, trust_writer: bool = False) -> None:
-        """Raise if an id is missing or appears twice; uses eight bytes of memory per row.
-
-        Args:
-            trust_writer: whether to skip ids that are known to be distinct. ``Writer`` compares the
-                ids of each file and stores their number. Shards of one prediction come from rows
-                with distinct ids. A file that was checked in this process counts as checked until
-                it changes.
-        """
-        fingerprint = tuple((str(shard.path), shard.identity) for shard in self.shards)
-        if trust_writer and (self.ids_compared or fingerprint in _CHECKED):
-            return
-        hashes = self.hashed_ids()
-        hashes.sort()
-        if (hashes[1:] == hashes[:-1]).any():  # equal ids, or (very rarely) only equal hashes
-            validation.check_unique(self.ids(), f"{self.path}: ")
-        _CHECKED[fingerprint] = None
-        while len(_CHECKED) > _MAX_CHECKED:
-            del _CHECKED[next(iter(_CHECKED))]
-
-    def check_labels(self, labels: Sequence[str] | None) -> list[str]:
-        """Return ``labels``, or all labels if None; each must be a label of this dataset."""
-        known = set(self.labels)
-        for name in labels or []:
-            if name not in known:
-                raise InputError(f"{self.path} has no label {name!r}. {nearest(name, self.labels)}")
-        return self.labels if labels is None else validation.as_labels(labels)
-
-    def _kinds(self) -> list[str]:
-        kinds = [ID, PROBABILITY]
-        kinds += [SCORE] if self.has_scores else []
-        return [*kinds, TRUTH] if self.has_targets else kinds
-
-    def _row_numbers(self, rows: Rows) -> Array:
-        try:
-            numbers = np.arange(self.num_rows)[_row_index(rows)]
-        except IndexError as error:
-            raise InputError(f"{self.path} has {self.num_rows} rows; {error}.") from error
-        if not len(numbers):
-            raise InputError(f"`rows` must pick at least one row of {self.path}; got none.")
-        return numbers
-
-    def _batches(self, wanted: Selection, keep: Array | None = None) -> Iterator[Batch]:
-        if any(kind != ID for kind in wanted.kinds):
-            self.check_dense("reading values of all labels")
-        wanted, first = replace(wanted, labels_at_once=self.labels_at_once), 0
-        for shard in self.shards:
-            mask = None if keep is None else keep[first : first + shard.num_rows]
-            yield from shard.batches(wanted, mask)
-            first += shard.num_rows
-
-    def _gather(
-        self,
-        names: list[str],
-        kinds: list[str],
-        keep: Array | None = None,
-        order: Literal["C", "F"] = "C",
-    ) -> Batch:
-        """Return all batches as one table, which is filled in place to avoid a second copy."""
-        rows = self.num_rows if keep is None else int(keep.sum())
-        fits_memory(f"{self.path}", rows, max(1, len(names)))
-        arrays: dict[str, Array] = {}
-        start = size = 0
-        # In batches of a few MB, columns are transposed into rows within the cache.
-        wanted = Selection(names, kinds, max(1024, 2**20 // max(1, len(names))))
-        for batch in self._batches(wanted, keep):
-            for name, values in batch.arrays().items():
-                if name not in arrays:
-                    kind = np.float32 if name == "targets" and self.soft else values.dtype
-                    arrays[name] = np.empty((rows, *values.shape[1:]), dtype=kind, order=order)
-                size = len(values)
-                arrays[name][start : start + size] = values
-            start += size
-        if start != rows:
-            raise InputError(f"{self.path} must hold {rows} rows, as it claims; it holds {start}.")
-        return Batch()._replace(**arrays)
-
-
-def _present(values: Array | None) -> Array:
-    """Return ``values``, which cannot be None because the column was selected."""
-    assert values is not None
-    return values
 
 
 @dataclass(frozen=True)
@@ -962,38 +618,3 @@ class PieceReader(Selection):
         rows = rows_at_once(self.rows, ROW_CELLS if self.top else len(labels))
         for batch in shard.batches(replace(self, rows=rows), groups=groups):
             yield _of_batch(batch, labels, soft=self.soft).reordered(self.labels)
-
-
-class Writer(RowWriter):
-    """Write batches; the end of the ``with`` block completes the file, an exception discards it.
-
-    The first batch decides whether the file has scores and truth.
-
-    Args:
-        path: the file to write.
-        labels: names of the labels.
-        metadata: any JSON values; they may be changed until the file is complete.
-        soft: whether later batches may have soft truth if the first batch has none.
-        row_group_rows: limit on rows per row group; it is lower if a row has many labels.
-
-    Example:
-        >>> import tempfile, pathlib
-        >>> path = pathlib.Path(tempfile.mkdtemp()) / "predictions.parquet"
-        >>> with Writer(path, ["dog", "cat"]) as writer:
-        ...     writer.append(probabilities=[[0.9, 0.1]], ids=["a"])
-        ...     writer.append(probabilities=[[0.2, 0.3]], ids=["b"])
-        >>> Predictions.read(path)
-        Predictions(2 rows × 2 labels)
-    """
-
-    def append(self, predictions: Predictions | None = None, **arrays: Any) -> None:
-        """Add rows: a ``Predictions``, or the arrays that ``Predictions.from_arrays`` takes.
-
-        All rows of a file have one layout: a column per label, or the most probable labels.
-        """
-        if predictions is None:
-            predictions = Predictions.from_arrays(labels=self.labels, **arrays)
-            if arrays.get("ids") is None:
-                numbers = [str(self.num_rows + row) for row in range(len(predictions))]
-                predictions.ids[:] = numbers
-        self.append_rows(predictions)

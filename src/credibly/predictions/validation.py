@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -70,8 +69,8 @@ def label_difference(labels: Sequence[str], expected: Sequence[str]) -> str:
 def label_mismatch(what: str, labels: Sequence[str], expected: Sequence[str]) -> str:
     """Return a message with the first few labels in which two tables differ."""
     return (
-        f"labels must agree; {what} {label_difference(labels, expected)}. Keep the labels that "
-        "both have (`Predictions.select` in Python)."
+        f"labels must agree; {what} {label_difference(labels, expected)}. Keep only the labels "
+        "that both have."
     )
 
 
@@ -213,7 +212,9 @@ def _first(
 
 def id_array(column: pa.Array, where: str, first_row: int = 0) -> Array:
     """Return ids as an object array of str; every row must have one."""
-    return _texts(id_strings(column, where, first_row))
+    ids = np.empty(len(column), dtype=object)
+    ids[:] = id_strings(column, where, first_row).to_pylist()
+    return ids
 
 
 def id_strings(column: pa.Array, where: str, first_row: int = 0) -> pa.Array:
@@ -231,24 +232,6 @@ def id_strings(column: pa.Array, where: str, first_row: int = 0) -> pa.Array:
         raise InputError(
             f"{where}column 'id' must hold text or whole numbers; it holds {column.type}."
         ) from error
-
-
-def _texts(column: pa.Array) -> Array:
-    """Return strings as an object array."""
-    if not len(column):
-        return np.empty(0, dtype=object)
-    _, ends, data = column.buffers()
-    count, start = len(column), column.offset
-    places = np.frombuffer(ends, np.int64)[start : start + count + 1].tolist()
-    raw = b"" if data is None else bytes(memoryview(data)[places[0] : places[-1]])
-    first, texts = places[0], np.empty(count, dtype=object)
-    if raw.isascii():  # then bytes and characters have the same offsets
-        whole = raw.decode("ascii")
-        texts[:] = [whole[a - first : b - first] for a, b in pairwise(places)]
-    else:
-        pairs = pairwise(places)
-        texts[:] = [raw[a - first : b - first].decode("utf-8") for a, b in pairs]
-    return texts
 
 
 def number_matrix(
@@ -432,3 +415,23 @@ def smallest(targets: Array) -> Array:
     """Return targets as int8, or as float32 if some are soft."""
     whole = targets.astype(np.int8)
     return whole if np.array_equal(whole, targets) else np.ascontiguousarray(targets, np.float32)
+
+
+def stacked(parts: Sequence[Array], fill: float) -> Array:
+    """Return the rows of all parts; rows with fewer entries are padded."""
+    width = max(part.shape[1] for part in parts)
+    room = [((0, 0), (0, width - part.shape[1])) for part in parts]
+    return np.concatenate(
+        [np.pad(part, each, constant_values=fill) for part, each in zip(parts, room, strict=True)]
+    )
+
+
+def stacked_targets(each: Sequence[SparseTargets]) -> SparseTargets:
+    sizes = np.concatenate([np.diff(targets.offsets) for targets in each])
+    known = [np.ones(len(t), bool) if t.known is None else t.known for t in each]
+    return SparseTargets(
+        np.concatenate([[0], np.cumsum(sizes)]),
+        np.concatenate([targets.indices for targets in each]),
+        each[0].num_labels,
+        known=np.concatenate(known),
+    )

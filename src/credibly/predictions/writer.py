@@ -25,8 +25,29 @@ MAX_COLUMNS = 500_000
 """Opening so many takes a minute; a Parquet file of more than a million cannot be opened at all."""
 
 
-class RowWriter:
-    """The part of ``Writer`` that writes ``Predictions``; it knows nothing of their arrays."""
+class Writer:
+    """Write batches; the end of the ``with`` block completes the file, an exception discards it.
+
+    The first batch decides whether the file has scores and truth.
+
+    Args:
+        path: the file to write.
+        labels: names of the labels.
+        metadata: any JSON values; they may be changed until the file is complete.
+        soft: whether later batches may have soft truth if the first batch has none.
+        row_group_rows: limit on rows per row group; it is lower if a row has many labels.
+
+    Example:
+        >>> import tempfile
+        >>> from credibly import Predictions
+        >>> path, labels = f"{tempfile.mkdtemp()}/predictions.parquet", ["dog", "cat"]
+        >>> with Writer(path, labels) as writer:
+        ...     for name, values in {"a": [0.9, 0.1], "b": [0.2, 0.3]}.items():
+        ...         rows = {"probabilities": [values], "ids": [name]}
+        ...         writer.append(Predictions.from_arrays(labels=labels, **rows))
+        >>> Predictions.read(path)
+        Predictions(2 rows × 2 labels)
+    """
 
     def __init__(
         self,
@@ -56,8 +77,11 @@ class RowWriter:
         self._beside = self._atomic.__enter__()
         return self
 
-    def append_rows(self, predictions: Predictions) -> None:
-        """Add rows, whose labels must be those of the file."""
+    def append(self, predictions: Predictions) -> None:
+        """Add rows, whose labels must be those of the file.
+
+        All rows of a file have one layout: a column per label, or the most probable labels.
+        """
         if predictions.labels != self.labels:
             if set(predictions.labels) != set(self.labels):
                 raise InputError(label_mismatch("the batch", predictions.labels, self.labels))
@@ -82,7 +106,7 @@ class RowWriter:
                 raise InputError(
                     f"{self.path} must have at most {MAX_COLUMNS:,} columns; {len(self.labels):,} "
                     f"labels would take {columns:,}. Keep the most probable labels of each row "
-                    "instead: `Predictions.from_arrays(top=…)`."
+                    "instead (`top`)."
                 )
             self._schema = file_schema.arrow_schema(predictions, soft=self._soft)
         elif (self._top, self._has) != (top, has):

@@ -230,7 +230,7 @@ def _opened(
     """Return the rows, which must have truth, and the executor."""
     needed = (
         "label issues need the truth, and these predictions have none. Add it: credibly import … "
-        "--truth FILE, or `Predictions.join_truth` in Python."
+        "--truth FILE."
     )
     if isinstance(predictions, Predictions):
         if predictions.targets is None:

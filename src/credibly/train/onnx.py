@@ -265,14 +265,14 @@ def _difference(
 
 def _compare_stored(run: Run) -> tuple[int, int]:
     """Compare the sets of the stored scores; return the numbers of rows and of changed labels."""
-    from credibly.predictions import Predictions
+    from credibly.predictions import Dataset
 
     if run.folder is None:
         return 0, 0
     stored, count = run.folder / "predictions.parquet", len(run.labels)
     if run.criterion.num_outputs(count) != count or not stored.exists():
         return 0, 0  # only ranking scores are stored
-    scan = Predictions.scan(stored)
+    scan = Dataset(stored)
     if not (scan.every_label and scan.has_scores):
         return 0, 0
     scores = scan.read(run.labels, np.arange(scan.num_rows) < MAX_ROWS).scores

@@ -107,11 +107,11 @@ def run_hash(run: Run) -> str:
 
 
 def _is_there(part: Path, origin: JsonObject) -> bool:
-    from credibly.predictions import Predictions
+    from credibly.predictions import Dataset
 
     if not part.exists():
         return False
-    if Predictions.scan(part).metadata.get("origin") != origin:
+    if Dataset(part).metadata.get("origin") != origin:
         raise InputError(
             f"{part} holds predictions of another run or of other rows. Remove it, or choose "
             "another --out."

@@ -240,8 +240,7 @@ def _dataset(path: Path, partial: bool, batch_rows: int) -> Iterator[Dataset]:
         if not dataset.has_targets:
             raise InputError(
                 f"{path} must have the truth (columns 'y:<label>'); it has none. Add it: credibly "
-                f"import {path} --as probabilities --truth FILE --out predictions.parquet, or "
-                "`Predictions.join_truth` in Python."
+                f"import {path} --as probabilities --truth FILE --out predictions.parquet."
             )
         yield dataset
 

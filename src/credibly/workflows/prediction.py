@@ -15,7 +15,7 @@ from credibly.checks import InputError
 from credibly.data.preparation import Preparation, warn_of_position
 from credibly.executors import open_executor
 from credibly.executors.executor import Executor
-from credibly.predictions import Writer
+from credibly.predictions import Predictions, Writer
 from credibly.predictions.shard import Piece, pieces_of, shard_metadata, shard_name
 from credibly.targets import Targets
 from credibly.types import Array, FilePath, JsonObject
@@ -89,12 +89,14 @@ def predict_dataset(
         with Writer(folder / shard_name(place, count), predictor.labels, metadata=about) as writer:
             assert table.features is not None  # `read` rejects others
             scores, probabilities = predictor(table.features, piece.path)
-            writer.append(
+            predictions = Predictions.from_arrays(
                 probabilities=probabilities,
+                labels=predictor.labels,
                 scores=scores,
                 targets=Targets(table.dense_targets) if table.has_truth else None,
                 ids=table.ids,
             )
+            writer.append(predictions)
         return {"rows": np.array(len(probabilities))}
 
     written = worker.each(count, work, str(data))

@@ -37,7 +37,7 @@ from credibly.decide import AverageSize, Recall, Threshold
 from credibly.metrics.calibration import ReliabilityDiagram
 from credibly.notebook import counted
 from credibly.pipeline import Pipeline
-from credibly.predictions import Predictions
+from credibly.predictions import Dataset, Predictions
 from credibly.predictions.shard import identity
 from credibly.retrieve import Index, Joint, Query
 from credibly.retrieve.answer import Answer
@@ -104,7 +104,7 @@ class ServedFile(ABC):
     def __init__(self, path: Path, name: str, *, partial: bool = False) -> None:
         self.path, self.name = path, name
         self.identity = identity(path)  # before the file is opened: it may be replaced meanwhile
-        self.scan = Predictions.scan(path, partial=partial)
+        self.scan = Dataset(path, partial=partial)
         self.partial = partial
         self.labels = list(self.scan.labels)
         self.every_label, self.has_truth = self.scan.every_label, self.scan.has_targets

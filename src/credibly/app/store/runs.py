@@ -13,7 +13,7 @@ from threading import Lock
 from credibly.app.store.store import Served
 from credibly.checks import InputError
 from credibly.notebook import counted
-from credibly.predictions import Predictions
+from credibly.predictions import Dataset
 from credibly.train import read_log
 from credibly.train.run_folder import is_run, read_config
 from credibly.types import JsonObject
@@ -97,7 +97,7 @@ def _same_rows(files: Sequence[Path]) -> bool:
     seen = set()
     for file in files if len(files) > 1 else ():
         try:
-            scan = Predictions.scan(file)
+            scan = Dataset(file)
             first = str(scan.read(labels=scan.labels[:1], rows=[0]).ids[0])
         except (InputError, OSError):
             return False  # told by whoever opens the folder as a dataset

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from credibly.predictions import Predictions
+from credibly.predictions import Dataset
 from credibly.retrieve.index import named_columns
 from credibly.retrieve.joint.model import Joint
 from credibly.retrieve.query import Diagram, Query, as_query, diagram, evaluate
@@ -47,7 +47,7 @@ def often_together(
     path: FilePath, query: str | Query, joint: Joint | None, *, partial: bool = False
 ) -> list[Together]:
     """Return ``seen_together`` for the rows of a file; of more than 100,000 rows, for a sample."""
-    scan, rows = Predictions.scan(path, partial=partial), None
+    scan, rows = Dataset(path, partial=partial), None
     if scan.num_rows > _MAX_ROWS:
         rows = np.sort(np.random.default_rng(0).choice(scan.num_rows, _MAX_ROWS, replace=False))
     scan.check_dense("`also`")
