@@ -42,7 +42,8 @@ def _shown(output: dict[str, Any]) -> str:
     if "text/html" not in data:
         return f"{FENCE}text\n{data['text/plain']}\n{FENCE}"
     # Markdown ends a block of HTML at an empty line; style sheets of data frames are not ours.
-    text = re.sub(r"<style.*?</style>|<metadata>.*?</metadata>", "", data["text/html"], flags=re.S)
+    other = r"<style(?!>\.credibly).*?</style>|<metadata>.*?</metadata>"
+    text = re.sub(other, "", data["text/html"], flags=re.S)
     one_line = re.sub(r"\s*\n\s*", " ", text).replace("<th></th>", "<td></td>")
     focus = 'tabindex="0" role="group" aria-label="output"'  # it may scroll
     return f'<div class="output" {focus}>{one_line}</div>'

