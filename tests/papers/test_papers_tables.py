@@ -133,8 +133,8 @@ def test_the_command_lists_papers_and_protocols_and_refuses_others(capsys):
     assert [row["paper"] for row in json.loads(shown)["papers"]] == list(PAPERS)
     code, shown, _ = run(capsys, "papers", "--preset", "spa-coco")
     assert "batch_size = 256" in shown
-    code, _, error = run(capsys, "papers", "spa", "--table", "9")
-    assert (code, "--table must be one of 3, 4 of spa; got '9'" in error) == (2, True)
+    code, _, error = run(capsys, "papers", "spa", "--table", "99")
+    assert (code, error) == (2, "credibly papers: --table must be one of '3', '4'; got '99'.\n")
     code, _, error = run(capsys, "papers", "twoway")
     assert (code, "'two-way'" in error) == (2, True)
 

@@ -79,13 +79,11 @@ def run(options: PaperOptions) -> None:
         return _show_preset(options.preset, options.json)
     if options.table is not None:
         return _show_table(options, options.table)
-    modules = {name: getattr(papers, module) for name, module in PAPERS.items()}
-    columns = ["paper", "title", "tables", "presets"]
-    rows = [
-        [name, module.TITLE, ", ".join(module.TABLES), ", ".join(module.PRESETS)]
-        for name, module in modules.items()
-        if options.paper in (None, name)
-    ]
+    columns, rows = ["paper", "title", "tables", "presets"], []
+    for name, module in PAPERS.items():
+        if options.paper in (None, name):
+            paper = getattr(papers, module)
+            rows.append([name, paper.TITLE, ", ".join(paper.TABLES), ", ".join(paper.PRESETS)])
     if options.json:
         return print_json({"papers": [dict(zip(columns, row, strict=True)) for row in rows]})
     print_table("", columns, rows)
@@ -107,11 +105,9 @@ def _show_preset(name: str, as_json: bool) -> None:
     from credibly import papers
 
     found = papers.preset(name)
-    rows = [[each.words, ", ".join(each.values())] for each in found.statements]
-    rows += [
-        [f"of {kind}", ", ".join(f"{key} = {value}" for key, value in options.items())]
-        for kind, options in found.of_data.items()
-    ]
+    rows = [(each.words, ", ".join(each.values())) for each in found.statements]
+    for kind, options in found.of_data.items():
+        rows.append((f"of {kind}", ", ".join(f"{key} = {options[key]}" for key in options)))
     if as_json:
         print_json({"statements": [{"words": words, "settings": values} for words, values in rows]})
     else:
@@ -120,23 +116,26 @@ def _show_preset(name: str, as_json: bool) -> None:
 
 def _show_table(options: PaperOptions, number: str) -> None:
     from credibly import papers
-    from credibly.papers.tables import beside_printed, find, row_runs, train_rows
+    from credibly.checks import choice
+    from credibly.papers.tables import beside_printed, row_runs, train_rows
 
     data, out, paper = options.data, options.out, options.paper
     if paper is None:
         raise input_error("--table needs the name of a paper; see `credibly papers`.")
     if options.run and (data is None or out is None):
         raise input_error("--run needs --data and --out.")
-    table: Table = find(getattr(papers, PAPERS[paper]).TABLES, number, paper)
+    tables: dict[str, Table] = getattr(papers, PAPERS[paper]).TABLES
+    table = tables[choice("table", number, tuple(tables))]
     shown: list[JsonObject] = []
     for block in table.blocks if data is None else table.blocks_for(data):
         runs: list[RowRun] = []
         if data is not None and out is not None:
+            preset = papers.preset(block.preset)
             runs = row_runs(
-                *(table, block, papers.preset(block.preset), data, Path(out)),
+                *(table, block, preset, data, Path(out)),
                 seeds=options.seeds,
-                settings=given(options, "recipe"),  # pyright: ignore[reportArgumentType]
-                data=given(options, "reader"),  # pyright: ignore[reportArgumentType]
+                settings=given(options, "recipe"),
+                data=given(options, "reader"),
             )
         if options.run:
             left = sum(each.metrics() is None for each in runs)
@@ -156,10 +155,9 @@ def _show_table(options: PaperOptions, number: str) -> None:
             f"{data} is not the data set of the paper. Compare the order of the methods, not the "
             "numbers."
         )
-    remaining = [f"{row['method']} ({row['block']})" for row in shown if not row["runs"]]
-    if remaining:
+    if remaining := sum(not row["runs"] for row in shown):
         print_text(
-            f"{len(remaining)} of {len(shown)} rows have no run: {', '.join(remaining)}. Add "
-            "--data, --out and --run to train them."
+            f"{remaining} of {len(shown)} rows have no run. Add --data, --out and --run to train "
+            "them."
         )
     return None

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from credibly.checks import InputError, nearest
 from credibly.papers.protocol import Preset
 from credibly.types import JsonObject
 
@@ -135,16 +134,6 @@ def row_runs(
 
 def _slug(name: str) -> str:
     return "".join(letter if letter.isalnum() or letter in "+.-" else "_" for letter in name)
-
-
-def find(tables: Mapping[str, Table], number: str, paper: str) -> Table:
-    """Return a table of a paper by its number."""
-    if number not in tables:
-        raise InputError(
-            f"`table` must be one of {', '.join(tables)} of {paper}; got {number!r}. "
-            f"{nearest(number, tables)}"
-        )
-    return tables[number]
 
 
 def beside_printed(table: Table, block: Block, runs: Sequence[RowRun]) -> list[JsonObject]:
