@@ -13,7 +13,7 @@ from benchmarks.golden.world import Calls, World, parquet, tidy
 
 RULES = {
     "average size": ["--average-size", "2"],
-    "average size, probability": ["--average-size", "2", "--guarantee", "probability"],
+    "average size, probability": ["--average-size", "2", "--guarantee", "0.1"],
     "recall": ["--recall", "0.8", "--guarantee", "0.2"],
     "recall per label": ["--recall", "0.7", "--per", "label", "--guarantee", "none"],
     "precision": ["--precision", "0.5", "--guarantee", "0.3"],

@@ -234,4 +234,7 @@ def test_predictions_without_truth_are_refused():
 def test_misspelt_kinds_are_answered(tmp_path, capsys):
     record(10)[0].write(tmp_path / "p.parquet")
     assert main(["review", str(tmp_path / "p.parquet"), "--kinds", "mising"]) == 2
-    assert "--kinds has no entry 'mising'. Did you mean 'missing'" in capsys.readouterr().err
+    assert (
+        "--kinds must be one of 'missing', 'extra', 'unknown'; got 'mising'"
+        in capsys.readouterr().err
+    )

@@ -47,7 +47,7 @@ def test_a_preset_without_its_library_says_so_before_the_data_are_read(
     out = tmp_path / "run"
     assert main([command, "nowhere.npz", "--preset", "spa-coco", "--out", str(out)]) == 2
     shown = " ".join(capsys.readouterr().err.split())
-    assert "preset spa-coco: --model timm:ecaresnet50t needs timm; it is not installed" in shown
+    assert "--model timm:ecaresnet50t needs timm; it is not installed" in shown
     assert "pip install 'credibly[vision]'" in shown
     assert "--model efficientnet-lite0" in shown
     assert not out.exists()

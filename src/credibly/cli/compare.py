@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from credibly.cli.command import Printed, given, option, with_reader_options, with_recipe_options
 from credibly.cli.terminal import cell, print_json, print_table, print_text, progress
-from credibly.cli.train import check_library, data_options
+from credibly.cli.train import data_options
 
 if TYPE_CHECKING:
     from credibly.workflows.comparison import Comparison
@@ -52,7 +52,7 @@ Options = with_reader_options(with_recipe_options(CompareOptions, leave_out=("lo
 
 def run(options: CompareOptions) -> None:
     from credibly.checks import out_can_be_written
-    from credibly.names import check_loss
+    from credibly.names import check_library, check_loss
     from credibly.papers import Preset, preset
     from credibly.train import recipe
 
@@ -62,7 +62,7 @@ def run(options: CompareOptions) -> None:
     losses = [protocol.loss(name) for name in options.losses]
     for name in losses:
         check_loss(name)
-    check_library(how, options.preset)
+    check_library(how.model)
     out_can_be_written(options.out, folder=True)
     from credibly.workflows import compare
 

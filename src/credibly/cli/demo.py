@@ -21,10 +21,10 @@ CLUTTER = 0.1
 COLUMNS = ("mAP@y", "ACE, sigmoid", "ACE, link", "ACE", "NLL", "set coverage", "retrieval@3")
 
 OPENING = """\
-A small network is trained on {rows} images with zero to four handwritten digits each,
+A small network is trained on {all:,} images with zero to four handwritten digits each,
 some of them blurred beyond recognition. It returns the probability that each digit is
-in the image. Three losses are compared. Each trains on {train} images and is calibrated
-on {held_out} others. The table shows {test} test images. {epochs} epochs are few: with longer
+in the image. Three losses are compared. Each trains on {train:,} images and is calibrated
+on {calibration} others. The table shows {test:,} test images. {epochs} epochs are few: with longer
 training the losses come closer together.
 """
 
@@ -87,16 +87,8 @@ def run(options: Options) -> None:
     scenery = {"n": options.rows, "clutter": CLUTTER}
     scenes = data.load("digits", seed=options.seed, **scenery)
     if not options.json:
-        sizes = {name: len(scenes.part(name)) for name in ("train", "calibration", "test")}
-        print_text(
-            OPENING.format(
-                rows=f"{len(scenes):,}",
-                train=f"{sizes['train']:,}",
-                held_out=sizes["calibration"],
-                test=f"{sizes['test']:,}",
-                epochs=options.epochs,
-            )
-        )
+        sizes = {name: len(scenes.part(name)) for name in ("all", "train", "calibration", "test")}
+        print_text(OPENING.format(epochs=options.epochs, **sizes))
     with progress("training", total=len(LOSSES), quiet=options.silent) as advance:
         results = compare(
             "digits",

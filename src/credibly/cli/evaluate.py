@@ -52,6 +52,7 @@ class Options(Scanned):
 
 
 def run(options: Options) -> None:
+    from credibly.checks import listed
     from credibly.workflows.evaluation import evaluate_all
 
     results = evaluate_all(
@@ -79,10 +80,9 @@ def run(options: Options) -> None:
         elif options.by_label:
             terminal.print_table(name, ["label", *each.by_label], _by_label(each))
         if without := each.labels_without_truth:
-            listed = ", ".join(without[:5]) + (", …" if len(without) > 5 else "")
             terminal.print_text(
                 f"{each.path}: {len(without)} of {len(each.labels)} labels have no known truth, "
-                f"so no mean counts them: {listed}"
+                f"so no mean counts them: {listed(without, str, 5)}"
             )
     return None
 

@@ -76,7 +76,7 @@ def run(options: PaperOptions) -> None:
     if options.checkpoint is not None:
         return _convert(options.checkpoint, options)
     if options.preset is not None:
-        return _show_preset(options.preset, options.json)
+        return _show_preset(options, options.preset)
     if options.table is not None:
         return _show_table(options, options.table)
     columns, rows = ["paper", "title", "tables", "presets"], []
@@ -101,17 +101,15 @@ def _convert(checkpoint: str, options: PaperOptions) -> None:
     tell(options, {"out": options.out, "tensors": tensors}, text)
 
 
-def _show_preset(name: str, as_json: bool) -> None:
+def _show_preset(options: PaperOptions, name: str) -> None:
     from credibly import papers
 
     found = papers.preset(name)
     rows = [(each.words, ", ".join(each.values())) for each in found.statements]
-    for kind, options in found.of_data.items():
-        rows.append((f"of {kind}", ", ".join(f"{key} = {options[key]}" for key in options)))
-    if as_json:
-        print_json({"statements": [{"words": words, "settings": values} for words, values in rows]})
-    else:
-        print_table(name, ["the paper", "settings"], rows)
+    for kind, own in found.of_data.items():
+        rows.append((f"of {kind}", ", ".join(f"{key} = {own[key]}" for key in own)))
+    document = {"statements": [{"words": words, "settings": values} for words, values in rows]}
+    tell(options, document, lambda: print_table(name, ["the paper", "settings"], rows))
 
 
 def _show_table(options: PaperOptions, number: str) -> None:
@@ -144,17 +142,13 @@ def _show_table(options: PaperOptions, number: str) -> None:
         shown += beside_printed(table, block, runs)
     if options.json:
         return print_json({"rows": shown})
-    columns = ["", "data", "runs", *table.columns]
     title = f"{paper}, table {number}: {table.caption}; % of ours (printed)"
     rows = [[row["method"], row["block"], row["runs"], *row["cells"]] for row in shown]
-    print_table(title, columns, rows)
+    print_table(title, ["", "data", "runs", *table.columns], rows)
     if table.note:
         print_text(table.note)
     if data is not None and table.blocks_for(data)[0].data != data.partition(":")[0]:
-        print_text(
-            f"{data} is not the data set of the paper. Compare the order of the methods, not the "
-            "numbers."
-        )
+        print_text(f"{data} is not the paper's data set: compare the order, not the numbers.")
     if remaining := sum(not row["runs"] for row in shown):
         print_text(
             f"{remaining} of {len(shown)} rows have no run. Add --data, --out and --run to train "

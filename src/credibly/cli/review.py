@@ -72,13 +72,8 @@ def run(options: Options) -> None:
 
 
 def _review(options: Options) -> None:
-    from credibly.checks import nearest
     from credibly.review import fiftyone, label_issues, label_studio
-    from credibly.review.noise_model import KINDS
 
-    for kind in options.kinds:
-        if kind not in KINDS:
-            raise input_error(f"--kinds has no entry {kind!r}. {nearest(kind, KINDS)}")
     kinds: Any = options.kinds
     issues = label_issues(
         options.predictions,
@@ -126,28 +121,22 @@ def _show(options: Options, issues: LabelIssues) -> None:
 
     number = "label is" if issues.wrong == 1 else "labels are"
     terminal.print_text(f"{issues.wrong:,} {number} probably wrong.")
-    terminal.print_records(
-        f"first {min(len(issues), MAX_SHOWN)} of {counted(len(issues), 'label')} to review",
-        {
-            "id": "id",
-            "label": "label",
-            "kind": "kind",
-            "truth": "given",
-            "probability": "probability",
-            "error probability": "error_probability",
-        },
-        [vars(each) for each in issues.issues[:MAX_SHOWN]],
-    )
-    worst = sorted(issues.errors, key=lambda each: -each.expected)[:MAX_SHOWN]
-    if worst:
+    if issues.issues:
+        title = f"{counted(len(issues), 'label')} to review"
+        columns = ("id", "label", "kind", "truth", "probability", "error probability")
         rows = [
-            [each.label, each.known, f"{each.expected:.1f}", f"{each.low:.1f} – {each.high:.1f}"]
-            for each in worst
+            (each.id, each.label, each.kind, each.given, each.probability, each.error_probability)
+            for each in issues.issues
         ]
-        columns = ["label", "known", "errors, estimated", "95 % interval"]
-        terminal.print_table("labels with the most errors", columns, rows)
-    if issues.total is not None:
-        total = issues.total
+        terminal.print_table(title, columns, rows, MAX_SHOWN)
+    if issues.errors:
+        rows = [
+            (each.label, each.known, f"{each.expected:.1f}", f"{each.low:.1f} – {each.high:.1f}")
+            for each in sorted(issues.errors, key=lambda each: -each.expected)
+        ]
+        columns = ("label", "known", "errors, estimated", "95 % interval")
+        terminal.print_table("labels with the most errors", columns, rows, MAX_SHOWN)
+    if total := issues.total:
         terminal.print_text(
             f"Estimate: {total.expected:,.1f} of {total.known:,} known labels are wrong (95 %: "
             f"{total.low:,.1f} to {total.high:,.1f}). The estimate also counts mistakes of the "

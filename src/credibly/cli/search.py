@@ -140,24 +140,17 @@ def _show(options: Options, answer: Answer, also: list[JsonObject]) -> None:
     if not answer.contradiction:
         hits, rows = _count(answer.expected_hits), counted(answer.rows, "row")
         text = f"{answer.query}: {hits} hits expected in {rows}."
-    if answer.known_rows and not answer.contradiction:
-        text += (
-            f" Where the truth is known ({counted(answer.known_rows, 'row')}): "
-            f"{_count(answer.known_expected or 0)} expected, {answer.known_hits:,} real."
-        )
+        if answer.known_rows:
+            text += (
+                f" Where the truth is known ({counted(answer.known_rows, 'row')}): "
+                f"{_count(answer.known_expected or 0)} expected, {answer.known_hits:,} real."
+            )
     terminal.print_text(text)
-    terminal.print_records(
-        "labels that appear with the query",
-        {
-            "label": "label",
-            "probability": "share",
-            "in any row": "overall",
-            "times": "lift",
-            "expected rows": "known_expected",
-            "real rows": "known_real",
-        },
-        also,
-    )
+    if also:
+        names = ("label", "share", "overall", "lift", "known_expected", "known_real")
+        columns = ("label", "probability", "in any row", "times", "expected rows", "real rows")
+        rows = [[each[name] for name in names] for each in also]
+        terminal.print_table("labels that appear with the query", columns, rows)
     if options.explain:
         sql = answer.sql or ("No SQL was run: the rows were read in batches.",)
         terminal.print_text("\n" + "\n\n".join(sql))

@@ -26,7 +26,8 @@ RULES = (
     "joint_coverage",
     "apply",
 )
-COSTS = ("miss", "false-alarm", "review")
+SHOWN = 20
+"""Set sizes and thresholds that are printed."""
 NEEDS = {
     "map": ("save",),
     "min_precision": ("best_f",),
@@ -48,7 +49,7 @@ class Options(Scanned):
 
     Examples:
       credibly sets predictions.parquet --average-size 5 --out sets.parquet
-      credibly sets test.parquet --average-size 5 --guarantee probability --delta 0.05 \\
+      credibly sets test.parquet --average-size 5 --guarantee 0.05 \\
         --fit-on held_out.parquet --out sets.csv
       credibly sets predictions.parquet --recall 0.9 --guarantee 0.1 --out sets.parquet
       credibly sets predictions.parquet --threshold 0.5,cat=0.3 --out sets.parquet
@@ -62,9 +63,8 @@ class Options(Scanned):
         predictions: predictions file, or folder of shards
         out: file to write (.parquet or .csv; - prints CSV); with --engine spark, a folder
         average_size: maximum number of labels per row, on average
-        guarantee: guarantee for size, recall or precision: expected, probability or none. A number
-            is the risk that the guarantee does not hold (default: expected; with --precision: 0.1)
-        delta: risk that a guarantee does not hold, with --guarantee probability
+        guarantee: guarantee for size, recall or precision: expected, none, or the risk that it does
+            not hold, such as 0.1 (default: expected; with --precision: 0.1)
         recall: minimum share of the present labels that sets contain, e.g. 0.9
         precision: minimum share of the selected labels that are right
         per: row: mean recall or precision over rows; label: one threshold per label, which holds
@@ -91,8 +91,7 @@ class Options(Scanned):
     predictions: str = option(positional=True)
     out: str = option(metavar="FILE", stdout=".csv")
     average_size: float | None = None
-    guarantee: str | None = option(None, metavar="GUARANTEE")
-    delta: float = 0.1
+    guarantee: str | None = option(None, metavar="GUARANTEE", argument="delta")
     recall: float | None = option(None, argument="level")
     precision: float | None = option(None, argument="level")
     per: Literal["row", "label"] = "row"
@@ -135,23 +134,21 @@ def _rule(options: Options) -> Decision | Pipeline:
     from credibly import decide
     from credibly.pipeline import Pipeline
 
-    values = {name: getattr(options, name) for name in RULES}
-    values = {name: value for name, value in values.items() if value is not None}
-    if len(values) != 1:
-        got = " and ".join(map(_flag, values)) or "none"
+    names = [name for name in RULES if getattr(options, name) is not None]
+    if len(names) != 1:
+        got = " and ".join(map(_flag, names)) or "none"
         raise input_error(f"give exactly one of {', '.join(map(_flag, RULES))}; got {got}.")
-    ((name, value),) = values.items()
+    (name,) = names
     for other, needed in NEEDS.items():
         if getattr(options, other) and not any(getattr(options, x) for x in needed):
             raise input_error(f"{_flag(other)} needs {' or '.join(map(_flag, needed))}; add it.")
     if options.save is not None and name in ("apply", "joint_coverage"):
         raise input_error(f"--save stores a rule that is fitted here; {_flag(name)} fits none.")
+    guarantee = _guarantee(options.guarantee or ("0.1" if name == "precision" else "expected"))
     makers: dict[str, Callable[[Any], Decision | Pipeline]] = {
-        "average_size": lambda size: decide.AverageSize(size, _guarantee(options, "expected")),
-        "recall": lambda share: decide.Recall(share, _guarantee(options, "expected"), options.per),
-        "precision": lambda share: decide.Precision(
-            share, _guarantee(options, "probability"), options.per
-        ),
+        "average_size": lambda size: decide.AverageSize(size, guarantee),
+        "recall": lambda share: decide.Recall(share, guarantee, options.per),
+        "precision": lambda share: decide.Precision(share, guarantee, options.per),
         "best_f": lambda beta: decide.BestF(beta, options.min_precision),
         "threshold": _threshold,
         "cost": _cost,
@@ -160,7 +157,7 @@ def _rule(options: Options) -> Decision | Pipeline:
         "apply": Pipeline.read,
         "joint_coverage": lambda level: _joint_rule(options, level),
     }
-    return makers[name](value)
+    return makers[name](getattr(options, name))
 
 
 def _flag(name: str) -> str:
@@ -176,18 +173,14 @@ def _threshold(text: str) -> Decision:
 
 
 def _cost(text: str) -> Decision:
-    from credibly.checks import nearest
     from credibly.decide import Cost
 
-    costs = {name.replace("_", "-"): value for name, value in _numbers("--cost", text).items()}
-    for name in costs:
-        if not name:
-            raise input_error(f"--cost must name each cost, as in miss=5,review=0.5; got {text!r}.")
-        if name not in COSTS:
-            raise input_error(f"--cost has no entry {name!r}. {nearest(name, COSTS)}")
-    if "miss" not in costs:
-        raise input_error(f"--cost must name the cost of a miss, as in miss=5; got {text!r}.")
-    return Cost(**{name.replace("-", "_"): value for name, value in costs.items()})
+    costs = {name.replace("-", "_"): value for name, value in _numbers("--cost", text).items()}
+    if not {"miss"} <= costs.keys() <= {"miss", "false_alarm", "review"}:
+        raise input_error(
+            f"--cost must be like miss=5,false-alarm=1,review=0.5, at least miss; got {text!r}."
+        )
+    return Cost(**costs)
 
 
 def _numbers(flag: str, text: str) -> dict[str, float]:
@@ -218,41 +211,34 @@ def _joint_rule(options: Options, level: float) -> Decision:
     return JointCoverage(joint, level)
 
 
-def _guarantee(options: Options, usual: str) -> Any:
+def _guarantee(text: str) -> Any:
     """Return a guarantee for a decision; a number is the risk that it does not hold."""
-    text = options.guarantee or usual
-    named = {"expected": "expected", "none": None, "probability": ("probability", options.delta)}
-    if text in named:
-        return named[text]
+    if text in ("expected", "none"):
+        return None if text == "none" else text
     try:
         return ("probability", float(text))
     except ValueError:
         raise input_error(
-            f"--guarantee must be expected, probability, none or a risk such as 0.1; got {text!r}."
+            f"--guarantee must be expected, none or a risk such as 0.1; got {text!r}."
         ) from None
 
 
 def _show(result: WrittenSets) -> None:
+    from credibly.checks import listed
     from credibly.notebook import counted
 
     terminal.print_text(f"{result.decision.statement} {result.decision.assumption}".strip())
     numbers = {"rows": result.held_out_rows, **result.numbers}
     terminal.print_table("", ["rows not used for fitting", ""], list(numbers.items()))
-    sizes = list(result.sizes.items())
-    if len(sizes) > 12:
-        rest = sum(count for _, count in sizes[11:])
-        sizes = [*sizes[:11], (f"{sizes[11][0]}–{sizes[-1][0]}", rest)]
-    terminal.print_table("", ["labels in the set", "rows"], [(str(k), v) for k, v in sizes])
+    sizes = [(str(size), rows) for size, rows in result.sizes.items()]
+    terminal.print_table("", ["labels in the set", "rows"], sizes, SHOWN)
     for sets, labels in ("every", result.always_selected), ("no", result.never_selected):
         if labels:
-            listed = ", ".join(labels[:5]) + (", …" if len(labels) > 5 else "")
             terminal.print_text(
                 f"Too few known rows for a threshold, so {sets} set has "
-                f"{counted(len(labels), 'label')}: {listed}."
+                f"{counted(len(labels), 'label')}: {listed(labels, str, 5)}."
             )
-    limits = list(result.thresholds.items())
-    if limits:
-        terminal.print_table("", ["label", "threshold"], limits[:20])
-    if len(limits) > 20:
-        terminal.print_text(f"{len(limits) - 20} more thresholds: see --json or --save FILE.")
+    if result.thresholds:
+        limits = list(result.thresholds.items())
+        terminal.print_table("", ["label", "threshold"], limits, SHOWN)
     terminal.print_text(f"Wrote {counted(result.rows, 'row')} to {result.out}.")

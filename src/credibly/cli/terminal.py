@@ -201,8 +201,15 @@ def _importing(frame: FrameType | None) -> bool:
 _NOT_SHOWN = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
-def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+def print_table(
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    limit: int | None = None,
+) -> None:
     """Print a table on stdout; the first column is text, the others are numbers.
+
+    Of more rows than ``limit``, the rest is counted.
 
     Cells are shown literally (a label ``[red]`` keeps its brackets), with control characters
     escaped. Floats have four digits, NaN is a dash. In a pipe or a file, nothing is cut to the
@@ -218,29 +225,11 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[obje
     for place, name in enumerate(columns):
         justify = "left" if place == 0 else "right"
         table.add_column(Text(safe(name)), justify=justify, overflow="fold")
-    for row in rows:
+    for row in rows[:limit]:
         table.add_row(*(Text(safe(cell(value))) for value in row))
     _print(table)
-
-
-def print_records(
-    title: str, columns: Mapping[str, str], records: Sequence[Mapping[str, object]]
-) -> None:
-    """Print a table of records, without the columns that no record has; nothing without records.
-
-    Args:
-        title: the text above the table.
-        columns: the key of each column, by its header.
-        records: one mapping per row.
-    """
-    shown = {
-        name: key
-        for name, key in columns.items()
-        if any(each.get(key) is not None for each in records)
-    }
-    rows = [[each.get(key) for key in shown.values()] for each in records]
-    if rows:
-        print_table(title, list(shown), rows)
+    if limit is not None and len(rows) > limit:
+        print_text(f"{len(rows) - limit:,} more: see --json.")
 
 
 def print_text(text: str) -> None:

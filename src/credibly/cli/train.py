@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +21,6 @@ from credibly.cli.terminal import (
     Advance,
     complain,
     print_json,
-    print_records,
     print_table,
     print_text,
     progress,
@@ -120,14 +118,6 @@ def data_options(options: Any, stored: JsonObject | None = None) -> JsonObject:
     return {**before, **printed, **given(options, "reader")}
 
 
-def check_library(recipe: Recipe, preset: str | None) -> None:
-    """Raise if the library of a network is not installed, before the data are read."""
-    from credibly.checks import located
-
-    with located(f"preset {preset}") if preset else nullcontext():
-        names.check_library(recipe.model)
-
-
 WORTH_SAYING = 10.0
 """Seconds from which on an estimate is shown."""
 
@@ -192,13 +182,13 @@ class _TrainingBar(Callback):
 def run(options: TrainOptions) -> None:
     from credibly.checks import out_can_be_written
 
-    folder, stored = Path(options.out), {}
-    if options.resume and (folder / "config.toml").exists():
+    stored = {}
+    if options.resume and Path(options.out, "config.toml").exists():
         from credibly.train.run_folder import read_config
 
-        stored = read_config(folder)
+        stored = read_config(Path(options.out))
     recipe, seed = _recipe_of(options, stored)
-    check_library(recipe, options.preset)
+    names.check_library(recipe.model)
     out_can_be_written(options.out, folder=True)
     from credibly import data, train
 
@@ -210,7 +200,7 @@ def run(options: TrainOptions) -> None:
     )
     main = os.environ.get("RANK", "0") == "0"  # one of several processes prints
     shown = main and not options.silent
-    if rows.preparation is not None and shown:
+    if shown and rows.preparation is not None:
         print_text(f"{rows.source}: {rows.preparation}")
     recipe = train.resolve(recipe, rows)
     with progress(f"{recipe.loss}, {recipe.in_words()}", total=1, quiet=not shown) as advance:
@@ -237,17 +227,17 @@ def _show(options: TrainOptions, done: Run, rows: Data, spent: str) -> None:
     print_table(title, ["", "value"], list(done.metrics.items()))
     if len(compared) > 1:
         compared = [{**each, "spent": done.spent.get(each["model"])} for each in compared]
-        print_records("models, compared on rows that they were not trained on", COMPARED, compared)
-    print_text(f"{rows}.")
-    if spent:
-        print_text(spent)
+        cells = [[each.get(key) for key in COMPARED.values()] for each in compared]
+        title = "models, compared on rows that they were not trained on"
+        print_table(title, list(COMPARED), cells)
+    print_text(f"{rows}. {spent}".rstrip())
     if done.recipe.calibrate == "none" and not len(rows.part("calibration")):
         print_text("No rows were held out, so the probabilities are not calibrated.")
     for row in rows.skipped[:10]:
         print_text(f"skipped, cannot be decoded: {row}")
-    predictions = f"{options.out}/predictions.parquet"
+    written = f"{options.out}/predictions.parquet"
     print_text(
-        f"Wrote {options.out}. Next: credibly evaluate {predictions}, credibly report "
-        f"{predictions} --out report.html"
+        f"Wrote {options.out}. Next: credibly evaluate {written}, credibly report {written} --out "
+        "report.html"
     )
     return None

@@ -188,7 +188,7 @@ SHORT = 2000
 """Characters of what was typed that go into the address, so that it can be kept as a link."""
 
 NO_MODEL = "Start the server with a trained run: credibly serve PREDICTIONS --run RUN."
-FEATURE_ENDINGS = (".csv", ".txt", ".json", ".npy")
+FEATURE_ENDINGS = (".csv", ".txt", ".json")
 
 
 class TryQuery(FileQuery):
@@ -342,9 +342,9 @@ def _predict_features(model: ServedModel, typed: str, file: UploadedFile | None)
         raise InputError("this run takes features. Type or paste them, or choose a file.")
     wanted, one = model.run.preparation, np.arange(1)
     if file is None:
-        rows, note = parse_features(typed.encode(), "", "the features", wanted)
+        rows, note = parse_features(typed.encode(), "the features", wanted)
     else:
-        rows, note = parse_features(file.content, file.ending, file.name, wanted)
+        rows, note = parse_features(file.content, file.name, wanted)
     width = int(model.run.data["shape"][0]) if wanted is None else len(wanted.names)
     if not isinstance(rows, Columns) and rows.shape[1] != width:
         raise InputError(

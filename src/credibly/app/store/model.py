@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import csv
-import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -20,25 +19,23 @@ from credibly.decide.base import Decision
 from credibly.notebook import counted
 from credibly.pipeline import Pipeline
 from credibly.types import Array, JsonObject
-from credibly.untrusted.arrays import parse_array
+from credibly.untrusted.documents import parse_json
 
 if TYPE_CHECKING:
     from credibly.train.run import Run
 
-_SEPARATORS = re.compile(r"[\s,;]+")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(nan|inf(inity)?)", re.IGNORECASE)
 
 
 def parse_features(
-    content: bytes, ending: str, where: str, wanted: Preparation | None = None
+    content: bytes, where: str, wanted: Preparation | None = None
 ) -> tuple[Array | Columns, str]:
     """Return rows of features, by position or by name, and a sentence on how they were named.
 
     Args:
-        content: cells separated by commas, semicolons or spaces, one row per line, the first line
-            may hold their names; JSON: a list of numbers, an object of names and values, a list of
-            either, or ``{"features": …}`` around it; an array of numpy.
-        ending: of the file, such as ``.npy``; empty for what was typed.
+        content: cells separated by commas, semicolons, tabs or spaces, one row per line, the first
+            line may hold their names; or JSON: a list of numbers, an object of names and values, a
+            list of either, or ``{"features": …}`` around it.
         where: what errors begin with.
         wanted: the preparation of the run, which takes columns by name; None where the run knows no
             names.
@@ -48,28 +45,49 @@ def parse_features(
             that are not finite.
 
     Example:
-        >>> parse_features(b"1, 2.5", "", "features")
+        >>> parse_features(b"1, 2.5", "features")
         (array([[1. , 2.5]], dtype=float32), '')
         >>> wanted = Preparation.of_numbers(["age", "bmi"])
-        >>> wanted.transform(parse_features(b"bmi,age\\n1,2.5", "", "features", wanted)[0])
+        >>> wanted.transform(parse_features(b"bmi,age\\n1,2.5", "features", wanted)[0])
         array([[2.5, 1. ]], dtype=float32)
     """
-    if ending == ".npy" or content.startswith(b"\x93NUMPY"):
-        array = parse_array(content, where)
-        if array.dtype.kind not in "buif":
-            raise InputError(f"{where} must hold numbers; this array holds none.")
-        return _checked(array[None] if array.ndim == 1 else array, where), ""
     try:
         text = content.decode("utf-8-sig").strip()
     except UnicodeDecodeError as error:
-        raise InputError(f"{where} must be text or a .npy file; {error.reason}.") from error
-    read = _parse_json if ending == ".json" or text[:1] in ("[", "{") else _parse_lines
-    if len(_SEPARATORS.findall(text)) > MOST_VALUES:  # parsed, they take far more memory
+        raise InputError(f"{where} must be text; {error.reason}.") from error
+    if sum(map(text.count, ",; \t\n")) > MOST_VALUES:  # parsed, they take far more memory
         raise InputError(f"{where} must hold at most {MOST_VALUES:,} numbers.")
-    rows, ignored = read(text, where, wanted)
-    if ignored is None:
-        return rows, f"{without_names('The run')} Columns were taken by position."
+    if text[:1] in ("[", "{"):
+        found = parse_json(text, f"{where} must be JSON")
+        if isinstance(found, dict) and isinstance(found.get("features"), (list, dict)):
+            found = found["features"]
+    else:
+        found = _table(text, where)
+        if wanted is None and isinstance(found[0], dict):
+            rows = _matrix([list(row.values()) for row in found], where)
+            return rows, f"{without_names('The run')} Columns were taken by position."
+    rows, ignored = json_features(found, where, wanted)
     return rows, f"Left out, not a feature of the run: {', '.join(ignored)}." if ignored else ""
+
+
+def _table(text: str, where: str) -> list[Any]:
+    """Return the rows of lines of text: lists of cells, or objects below a line of names."""
+    lines = text.splitlines() or [""]
+    delimiter = next((each for each in ",;\t" if each in lines[0]), " ")
+    try:
+        reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True)
+        first, *rows = [[cell.strip() for cell in row] for row in reader if row] or [[]]
+    except csv.Error as error:
+        raise InputError(f"{where} must be a table; {error}.") from error
+    if not rows or _NUMBER.fullmatch(first[0]):
+        return [first, *rows]
+    for number, row in enumerate(rows):
+        if len(row) != len(first):
+            raise InputError(
+                f"{where} must have rows of one length, {len(first)} as the names; row {number} "
+                f"has {len(row)}."
+            )
+    return [dict(zip(first, row, strict=True)) for row in rows]
 
 
 def json_features(
@@ -114,40 +132,6 @@ def _checked(rows: Array, where: str) -> Array:
     return rows
 
 
-def _parse_lines(
-    text: str, where: str, wanted: Preparation | None
-) -> tuple[Array | Columns, Sequence[str] | None]:
-    """Return rows of cells, and the names that are ignored; None for all of them."""
-    lines = [line for line in text.splitlines() if line.strip()]
-    if len(lines) < 2 or _is_number(_numbers(lines[0])[0]):
-        return _matrix([_numbers(line) for line in lines], where), ()
-    delimiter = max(",;\t", key=lines[0].count)
-    names, *rows = [_cells(line, delimiter, where) for line in lines]
-    for number, row in enumerate(rows):
-        if len(row) != len(names):
-            raise InputError(
-                f"{where} must have rows of one length, {len(names)} as the names; row {number} "
-                f"has {len(row)}."
-            )
-    if wanted is None:
-        return _matrix(rows, where), None
-    return _named([dict(zip(names, row, strict=True)) for row in rows], where, wanted)
-
-
-def _numbers(line: str) -> list[str]:
-    return _SEPARATORS.split(line.strip().strip(",;"))
-
-
-def _cells(line: str, delimiter: str, where: str) -> list[str]:
-    """Return the cells of a line below names, which may hold spaces where there is a delimiter."""
-    if delimiter not in line:
-        return _numbers(line)
-    try:
-        return [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter))]
-    except csv.Error as error:
-        raise InputError(f"{where} must be a table with a line of names; {error}.") from error
-
-
 def _named(rows: list[Any], where: str, wanted: Preparation) -> tuple[Columns, list[str]]:
     """Return columns by name, and the names of those that the run does not take."""
     ignored: dict[str, None] = {}
@@ -160,23 +144,6 @@ def _named(rows: list[Any], where: str, wanted: Preparation) -> tuple[Columns, l
     return Columns(records_table(rows, where), where), list(ignored)
 
 
-def _is_number(cell: str) -> bool:
-    return _NUMBER.fullmatch(cell) is not None
-
-
-def _parse_json(
-    text: str, where: str, wanted: Preparation | None
-) -> tuple[Array | Columns, Sequence[str] | None]:
-    try:
-        found: object = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        reason = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
-        raise InputError(f"{where} must be JSON; {reason[:200]}.") from error
-    if isinstance(found, dict) and isinstance(found.get("features"), (list, dict)):
-        found = found["features"]
-    return json_features(found, where, wanted)
-
-
 def _matrix(rows: list[Any], where: str) -> Array:
     for number, row in enumerate(rows):
         if not isinstance(row, list) or len(row) != len(rows[0]):
@@ -186,7 +153,7 @@ def _matrix(rows: list[Any], where: str) -> Array:
             )
         for column, cell in enumerate(row):
             fine = cell is None or type(cell) in (int, float)
-            if not (_is_number(cell) if isinstance(cell, str) else fine):
+            if not (_NUMBER.fullmatch(cell) if isinstance(cell, str) else fine):
                 raise InputError(
                     f"{where} must hold numbers; row {number}, column {column} is {cell!r:.60}."
                 )
