@@ -70,7 +70,7 @@ def scores(folder: Path, name: str, seed: int, cache: Path) -> Scores:
 
 def _of_features(folder: Path, name: str, seed: int) -> dict[str, Any]:
     rows = load(folder, name, seed)
-    loss, head = cr.losses.BCE(), cr.losses.JointMixture(components=16, seed=seed)
+    loss, head = cr.losses.BCE(), cr.losses.JointMixture(rows.targets.shape[1], seed=seed)
     alone, joint = (_trained(rows, each, seed) for each in (loss, head))
     kept = {
         "held_out": alone[rows.held_out],

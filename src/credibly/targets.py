@@ -264,7 +264,8 @@ def refuse_ambiguous(name: str = "targets") -> NoReturn:
     """Raise an error that explains both meanings of −1."""
     raise checks.InputError(
         f"`{name}` must say what −1 means; got only −1 and +1, which can be read two ways. "
-        'Pass `coding="signed"` if −1 means absent, or `coding="unknown"` if −1 means unknown.'
+        'Pass `coding="signed"` if −1 means absent, or `coding="unknown"` if −1 means unknown. '
+        "A function without `coding` takes `cr.targets.Targets.of(targets, coding=…)`."
     )
 
 

@@ -27,10 +27,10 @@ def probabilities_of_sets(loss, scores):
 
 
 LOSSES = [
-    JointMixture(1, LABELS, spread=0.0),
-    JointMixture(1, LABELS),
-    JointMixture(3, LABELS),
-    JointMixture(16, LABELS, spread=2.0, seed=1),
+    JointMixture(LABELS, 1, spread=0.0),
+    JointMixture(LABELS, 1),
+    JointMixture(LABELS, 3),
+    JointMixture(LABELS, 16, spread=2.0, seed=1),
 ]
 each_loss = pytest.mark.parametrize("loss", [loss.double() for loss in LOSSES], ids=str)
 
@@ -83,7 +83,7 @@ def test_gradients_are_those_of_the_value(loss):
 
 
 def test_value_is_that_of_fifty_digits():
-    loss = JointMixture(3, LABELS, seed=5).double()
+    loss = JointMixture(LABELS, 3, seed=5).double()
     scores = drawn(loss, rows=1, seed=2)
     with mpmath.workdps(50):
         own = [mpmath.mpf(float(x)) for x in scores[0]]
@@ -141,7 +141,7 @@ def test_the_minimiser_of_the_risk_has_the_true_marginals(loss):
 @pytest.mark.parametrize("size", [50.0, 1e4])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_extreme_scores_give_finite_values_and_gradients(loss, size, dtype):
-    loss = JointMixture(loss.components, LABELS, loss.spread, loss.seed)
+    loss = JointMixture(LABELS, loss.components, loss.spread, loss.seed)
     for signs in product([-1.0, 1.0], repeat=LABELS):
         row = torch.tensor([*signs, *[0.0] * loss.components, -1.0]) * size
         for targets in (SETS.float(), torch.full((16, LABELS), -1.0), -SETS.float()):
@@ -161,23 +161,20 @@ def test_initial_scores_have_the_rates(loss):
     torch.testing.assert_close(loss.probabilities(start[None].double())[0].float(), rates)
 
 
-def test_labels_may_be_found_at_first_use():
-    lazy = JointMixture(components=3)
-    scores = drawn(JointMixture(3, LABELS)).float()
-    value = lazy(scores, SETS[:5].float())
-    assert value == JointMixture(3, LABELS)(scores, SETS[:5].float())
-    assert JointMixture(components=2).num_outputs(7) == 10
+def test_the_number_of_labels_comes_from_the_context():
     assert from_name("joint(components=2)", num_labels=7).num_outputs(7) == 10
+    with pytest.raises(InputError, match="needs num_labels"):
+        from_name("joint")
 
 
 def test_bad_input_is_refused():
-    loss = JointMixture(3, LABELS)
+    loss = JointMixture(LABELS, 3)
     with pytest.raises(InputError, match="must have one column per label, 3 of the gate"):
         loss(torch.zeros(2, 4), torch.zeros(2, 4))
-    with pytest.raises(InputError, match="was used with 4 labels before"):
+    with pytest.raises(InputError, match="was made for 4 labels"):
         loss.num_outputs(5)
     with pytest.raises(InputError, match="`components` must be"):
-        JointMixture(0)
+        JointMixture(LABELS, 0)
 
 
 def test_learns_dependence_that_independent_labels_cannot():
@@ -187,7 +184,7 @@ def test_learns_dependence_that_independent_labels_cannot():
     copied = torch.rand(4000, generator=generator) < 0.9
     targets = torch.stack([first, first == copied], dim=1).float()  # the second mostly repeats it
     losses = {}
-    for loss in (BCE(), JointMixture(4)):
+    for loss in (BCE(), JointMixture(2, 4)):
         torch.manual_seed(0)
         model = torch.nn.Linear(2, loss.num_outputs(2))
         search = torch.optim.Adam([*model.parameters(), *loss.parameters()], 0.05)
@@ -203,6 +200,6 @@ def test_learns_dependence_that_independent_labels_cannot():
 
 def test_label_pairs_around_it_are_refused():
     with pytest.raises(InputError, match="must not be a joint likelihood"):
-        LabelPairs(JointMixture(components=2))
+        LabelPairs(JointMixture(LABELS, components=2))
     with pytest.raises(InputError, match="must not be a joint likelihood"):
         from_name("joint+lpr", num_labels=4)

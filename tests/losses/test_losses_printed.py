@@ -189,7 +189,7 @@ PRINTED = [
     (cl.BalancedTopK(2, noise=0.0), Z, ONE, top_k(Z, ONE)),
     (cl.Warp(), Z, MANY, ranking(Z, MANY)),
     (cl.RobustMultiLabel(), Z, MANY, ranking(Z, MANY, -0.8, 5.0)),
-    (cl.JointMixture(1, LABELS), np.pad(Z, [(0, 0), (0, 2)]), MANY, log_loss(Z, MANY).mean()),
+    (cl.JointMixture(LABELS, 1), np.pad(Z, [(0, 0), (0, 2)]), MANY, log_loss(Z, MANY).mean()),
     # Eq. 21 of Cheng & Vasconcelos (2024): the mean over labels, and the pairs.
     (cl.LabelPairs(cl.SPA()), Z, MANY, spa(Z, MANY).mean() + pairs(spa_log_odds(Z), MANY)),
     (

@@ -17,11 +17,12 @@ SPLITS = {"unequal": [(0, 13), (13, 60)], "one rank has nothing": [(0, 0), (0, 6
 def make_metrics(num_labels):
     return {
         "ace": streaming.CalibrationError(num_labels),
+        # A mean over processes in place of the sum would drop bins below the count.
+        "counted": streaming.CalibrationError(num_labels, min_count=15),
         "mce": streaming.CalibrationError(num_labels, kind="mce", average="macro", bins=7),
         "log_loss": streaming.LogLoss(num_labels),
         "brier": streaming.Brier(num_labels, average=None),
         "precision": streaming.AveragePrecision(num_labels, average=None),
-        "reliability": streaming.Reliability(num_labels, per_label=True),
     }
 
 
@@ -34,8 +35,6 @@ def feed(metrics, probabilities, targets, batch):
 
 def results(metrics):
     values = {name: metric.compute() for name, metric in metrics.items()}
-    # Counts and bands too: ratios alone would hide a mean over processes in place of the sum.
-    values |= values.pop("reliability")
     return {name: torch.nan_to_num(value, nan=-1).tolist() for name, value in values.items()}
 
 

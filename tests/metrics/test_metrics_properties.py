@@ -60,7 +60,6 @@ PER_LABEL = {
     "ACE": with_options(metrics.calibration_error, average=None),
     "NLL": with_options(metrics.log_loss, average=None),
     "Brier": with_options(metrics.brier, average=None),
-    "KL": with_options(metrics.kl_to_truth, average=None),
     "F1": of_sets(metrics.f1, average=None),
     "precision": of_sets(metrics.precision, average=None),
     "coverage": of_sets(metrics.set_coverage, average=None),

@@ -32,8 +32,6 @@ class Audit:
     properness: Properness
     """The verdict from the measurements, independent of the attribute of the loss."""
     note: str
-    increasing: bool = True
-    """Whether the link rises strictly wherever it is neither 0 nor 1."""
     low: float = 0.0
     """Smallest probability the link reaches."""
     high: float = 1.0
@@ -109,7 +107,7 @@ def audit(loss: Loss) -> Audit:
         note = "it only ranks; fit `cr.calibrate.Affine()` on held-out scores for probabilities"
         if loss.needs_indices:
             note = "its targets are its own estimates, so there is no true rate to recover"
-        return Audit(str(loss), "none", note, increasing=False, low=0, high=0)
+        return Audit(str(loss), "none", note, low=0, high=0)
     if isinstance(loss, BinaryLoss):
         return _audit_curve(loss)
     return _audit_batches(copy.deepcopy(loss))  # the copy protects the state of the loss
@@ -140,7 +138,6 @@ def _audit_curve(loss: BinaryLoss) -> Audit:
     return Audit(
         loss=str(loss),
         properness=verdict,
-        increasing=bool((steps[inside[1:] & inside[:-1]] > 0).all()),
         low=low,
         high=high,
         plateaus=plateaus,
@@ -218,7 +215,7 @@ def _audit_batches(loss: Loss) -> Audit:
 
 def _expected_minimiser(loss: Loss, batches: list[tuple[float, Tensor]], rates: Tensor) -> Tensor:
     """Return the scores that minimise the expected loss, one row per row of ``rates``."""
-    start = torch.zeros(len(rates), rates.shape[1] * loss.scores_per_label, dtype=torch.float64)
+    start = torch.zeros(len(rates), loss.num_outputs(rates.shape[1]), dtype=torch.float64)
     scores = start.requires_grad_()
     optimizer = torch.optim.LBFGS(
         [scores],

@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid, pad, softplus
-from torch.nn.parameter import UninitializedParameter
 
 from credibly import checks
 from credibly.losses.base import LinkFormula, Reduction, bisect, working_precision
@@ -34,22 +33,21 @@ class JointMixture(RowLoss):
     interpolates the log-probabilities of present and absent.
 
     Args:
+        num_labels: $L$.
         components: $K \geq 1$. With one, labels depend on each other only through the row without
             labels.
-        num_labels: $L$; by default found at first use, which must be before the optimizer is
-            created (``num_outputs`` is enough).
         spread: standard deviation of the random initial values of $\delta$.
         seed: of the initial values.
         reduction: ``"mean"``, ``"rows"``, ``"sum"`` or ``"none"``; see `Loss`.
 
     Example:
-        >>> loss = JointMixture(components=2, num_labels=3)
+        >>> loss = JointMixture(num_labels=3, components=2)
         >>> loss.num_outputs(3)
         6
         >>> scores = torch.zeros(1, 6)
         >>> loss.probabilities(scores).shape
         torch.Size([1, 3])
-        >>> JointMixture(components=1, spread=0.0)(torch.zeros(1, 5), torch.tensor([[1.0, 0, 0]]))
+        >>> JointMixture(3, 1, spread=0.0)(torch.zeros(1, 5), torch.tensor([[1.0, 0, 0]]))
         tensor(0.6931, grad_fn=<DivBackward0>)
     """
 
@@ -59,35 +57,39 @@ class JointMixture(RowLoss):
 
     def __init__(
         self,
+        num_labels: int,
         components: int = 16,
-        num_labels: int | None = None,
         spread: float = 1.0,
         seed: int = 0,
         *,
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__(reduction=reduction)
+        self.num_labels = int(checks.at_least("num_labels", num_labels, 1))
         self.components = int(checks.at_least("components", components, 1))
         self.spread = checks.at_least("spread", spread, 0.0)
         self.seed = int(seed)
-        self.num_labels: int | None = None
-        self.offsets: nn.Parameter | UninitializedParameter = UninitializedParameter()
-        if num_labels is not None:
-            self._know_labels(int(checks.at_least("num_labels", num_labels, 1)))
+        generator = torch.Generator().manual_seed(self.seed)
+        start = torch.randn(self.components, self.num_labels, generator=generator)
+        self.offsets = nn.Parameter(self.spread * start)
 
     def num_outputs(self, num_labels: int) -> int:
-        self._know_labels(num_labels)
+        if num_labels != self.num_labels:
+            raise checks.InputError(
+                f"this loss was made for {self.num_labels} labels; got {num_labels}. Make a new "
+                "loss."
+            )
         return num_labels + self.components + 1
 
     def num_labels_of(self, num_outputs: int) -> int:
-        count = num_outputs - self.components - 1
-        if count < 1 or (self.num_labels is not None and count != self.num_labels):
+        expected = self.num_outputs(self.num_labels)
+        if num_outputs != expected:
             raise checks.InputError(
                 f"`scores` must have one column per label, {self.components} of the gate and one "
-                f"of the empty set{self._columns_text()}; got {num_outputs}. Give the model "
+                f"of the empty set, {expected} in all; got {num_outputs}. Give the model "
                 "`loss.num_outputs(num_labels)` outputs."
             )
-        return count
+        return self.num_labels
 
     def link_state(self) -> dict[str, Tensor]:
         return {"offsets": self.offsets}
@@ -133,7 +135,6 @@ class JointMixture(RowLoss):
     def initial_scores(self, label_rates: Tensor) -> Scores:
         """Return scores whose marginals are ``label_rates``, with gate and empty set at 0."""
         rates = torch.as_tensor(label_rates).double()
-        self._know_labels(len(rates))
         offsets = self.offsets.detach().double().to(rates.device)
         scores = bisect(lambda v: torch.sigmoid(v + offsets).mean(0) < rates, rates, 1e4)
         start = torch.cat([scores, rates.new_zeros(self.components + 1)])
@@ -159,7 +160,6 @@ class JointMixture(RowLoss):
     def _split(self, scores: Scores) -> tuple[Tensor, Tensor, Tensor]:
         """Return log-odds by component (rows, K, L), log of the gate (rows, K), and ε (rows,)."""
         count = self.num_labels_of(scores.shape[1])
-        self._know_labels(count)
         labels, gate, empty = scores.split([count, self.components, 1], dim=1)
         offsets = self.offsets.to(scores.dtype)
         return labels[:, None] + offsets, torch.log_softmax(gate, 1), empty[:, 0]
@@ -170,26 +170,6 @@ class JointMixture(RowLoss):
         total = none.sum(-1)
         no_label = empty + torch.logsumexp(gate - total, 1)
         return no_label, torch.logsumexp(gate + _log_complement(total), 1)
-
-    def _know_labels(self, num_labels: int) -> None:
-        if self.num_labels is None:
-            generator = torch.Generator().manual_seed(self.seed)
-            start = self.spread * torch.randn(self.components, num_labels, generator=generator)
-            assert isinstance(self.offsets, UninitializedParameter)
-            self.offsets.materialize(start.shape, dtype=torch.get_default_dtype())
-            with torch.no_grad():
-                self.offsets.copy_(start)
-            self.num_labels = num_labels
-        elif num_labels != self.num_labels:
-            raise checks.InputError(
-                f"this loss was used with {self.num_labels} labels before; got {num_labels}. Make "
-                "a new loss."
-            )
-
-    def _columns_text(self) -> str:
-        if self.num_labels is None:
-            return ""
-        return f", {self.num_labels + self.components + 1} in all"
 
 
 def _log_complement(costs: Tensor) -> Tensor:

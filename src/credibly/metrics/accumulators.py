@@ -7,10 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from credibly import checks
-from credibly import targets as coded
 from credibly.arrays import aligned, to_numpy
 from credibly.checks import InputError
-from credibly.targets import Targets, TargetsLike, tally
+from credibly.targets import Targets, TargetsLike, decode, tally
 from credibly.types import Array, ArrayLike
 
 
@@ -51,14 +50,7 @@ def target_matrix(
         )
     if array.ndim != 1 and array.shape != shape:
         raise InputError(f"shapes must agree; got `{name}` {shape}, `targets` {array.shape}.")
-    told = isinstance(targets, Targets)
-    matrix = coded.decode(targets, num_labels=shape[1], whole=told)
-    if not told and coded.is_ambiguous(matrix) and (array == coded.UNKNOWN).any():
-        raise InputError(
-            "`targets` must say what −1 means; got only −1 and +1, which can be read two ways. "
-            'Pass `cr.targets.Targets.of(targets, coding="signed")` if −1 means absent, or '
-            '`coding="unknown"` there if −1 means unknown.'
-        )
+    matrix = decode(targets, num_labels=shape[1])
     return matrix if matrix.dtype == np.int8 else matrix.astype(np.float64, copy=False)
 
 

@@ -147,7 +147,7 @@ def brier(probabilities: ArrayLike, targets: TargetsLike, average: Average = "po
 def kl_to_truth(
     probabilities: ArrayLike,
     truth: ArrayLike,
-    average: Average = "pooled",
+    *,
     exclusive: bool = False,
     floor: float | None = None,
 ) -> ArrayLike:
@@ -170,7 +170,6 @@ def kl_to_truth(
     from scipy.special import rel_entr
 
     values, rates = probability_pair(probabilities, truth)
-    checks.choice("average", average, ("pooled", "macro", None))
     lowest = smallest(values.dtype, floor)
     p, rates = values.astype(np.float64), rates.astype(np.float64)
     known = rates >= 0
@@ -180,10 +179,7 @@ def kl_to_truth(
         whole = known.all(1)
         return like(mean_known(np.where(whole, gain.sum(1), np.nan)), probabilities, truth)
     each = np.where(known, gain + rel_entr(1 - rates, np.maximum(1 - p, lowest)), np.nan)
-    if average == "pooled":
-        return like(mean_known(each), probabilities, truth)
-    labels = mean_known(each, axis=0)
-    return like(mean_known(labels) if average == "macro" else labels, probabilities, truth)
+    return like(mean_known(each), probabilities, truth)
 
 
 def smallest(dtype: np.dtype, floor: float | None) -> float:

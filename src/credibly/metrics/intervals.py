@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from credibly import checks
-from credibly.arrays import aligned, like, to_numpy
+from credibly.arrays import aligned, to_numpy
 from credibly.metrics.accumulators import (
     Accumulator,
     target_matrix,
@@ -178,6 +178,14 @@ class Draws:
     estimates: dict[str, float]
     draws: dict[str, Array]
 
+    def intervals(self) -> dict[str, Interval]:
+        """Return a 95 % interval for each metric that has draws."""
+        return {
+            name: quantiles(each, self.draws[name])
+            for name, each in self.estimates.items()
+            if name in self.draws
+        }
+
     def __repr__(self) -> str:
         return f"Draws({', '.join(self.estimates)})"
 
@@ -199,7 +207,7 @@ class GroupSums(Accumulator):
         >>> summary.update(probabilities, targets)
         >>> sums = GroupSums(summary)
         >>> sums.update(probabilities, targets, first_row=0)
-        >>> estimate, low, high = sums.intervals(summary.numbers())["Brier"]
+        >>> estimate, low, high = sums.draws(summary.numbers()).intervals()["Brier"]
         >>> low < estimate < high
         True
     """
@@ -246,10 +254,10 @@ class GroupSums(Accumulator):
         self,
         estimates: Mapping[str, float],
         min_count: int = 30,
-        resamples: int = 200,
+        resamples: int = 1000,
         seed: int = 0,
-    ) -> dict[str, Array]:
-        """Return the known ``estimates`` on resamples of the groups.
+    ) -> Draws:
+        """Return the ``estimates``, and the known ones on resamples of the groups.
 
         Args:
             estimates: metrics of all rows, by their names in tables.
@@ -274,20 +282,7 @@ class GroupSums(Accumulator):
         draws = {name: estimates[name] + each for name, each in zip(terms, linear.T, strict=True)}
         for name, (kind, of) in errors.items():
             draws[name] = _error_draws(binned[of], self.sums[of].sum(0), kind, min_count)
-        return draws
-
-    def intervals(
-        self,
-        estimates: Mapping[str, float],
-        min_count: int = 30,
-        resamples: int = 1000,
-        seed: int = 0,
-    ) -> dict[str, Interval]:
-        """Return a 95 % interval for each known one of the ``estimates``; see ``draws``."""
-        draws = self.draws(estimates, min_count, resamples, seed)
-        return {
-            name: quantiles(estimates[name], draws[name]) for name in estimates if name in draws
-        }
+        return Draws(dict(estimates), draws)
 
 
 def _group_influence(part: Array, whole: Array) -> Array:
@@ -338,8 +333,7 @@ def summary_intervals(
     found = summary_draws(
         probabilities, targets, scores, sets, min_count, resamples, seed, bins=bins
     )
-    draws = {name: to_numpy(each) for name, each in found.draws.items()}
-    return {name: quantiles(each, draws[name]) for name, each in found.estimates.items()}
+    return found.intervals()
 
 
 def summary_draws(
@@ -381,6 +375,4 @@ def summary_draws(
         len(values) if len(values) <= ROWS_RESAMPLED else GROUPS,
     )
     groups.update(*rows, first_row=0)
-    draws = groups.draws(estimates, min_count, resamples, seed)
-    draws = {name: like(each, probabilities, targets) for name, each in draws.items()}
-    return Draws(estimates, draws)
+    return groups.draws(estimates, min_count, resamples, seed)

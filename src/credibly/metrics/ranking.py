@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -423,38 +424,28 @@ class RankCounts(SparseSums):
             above.append(np.vstack([from_top, np.zeros((1, 2))])[ends])
         return RankPlan(self.bits, firsts, above)
 
-    def influence(self) -> RankInfluence:
-        """Return the influence of a row on mAP@y and AUROC; values of a cell are ties."""
+    def influence(self) -> Callable[..., Array]:
+        """Return a function from the columns of a ``Summary`` to the influence of each row.
+
+        It is that on mAP@y and AUROC, (rows, 2); values of a cell are ties.
+        """
         counts = self.cells.reshape(self.num_labels, self._cells, 2)
-        return RankInfluence(
-            self.bits, mean_influence([(each[:, 0], each[:, 1]) for each in counts])
-        )
+        cells = mean_influence([(each[:, 0], each[:, 1]) for each in counts])
+        return partial(_counted_influence, self.bits, cells)
 
 
-@dataclass(frozen=True)
-class RankInfluence:
-    """The first-order influence of an entry on mAP@y and AUROC, by its leading bits.
-
-    Attributes:
-        bits: number of leading bits.
-        cells: ``mean_influence`` of the labels.
-    """
-
-    bits: int
-    cells: list[Array]
-
-    def of_rows(
-        self,
-        probabilities: Array,
-        targets: TargetsLike,
-        scores: Array | None = None,
-        *,
-        first_row: int = 0,
-    ) -> Array:
-        """Return the influence of each row, (rows, 2), for the columns of a ``Summary``."""
-        ranked, truth = probabilities if scores is None else scores, to_numpy(targets)
-        cells = leading_bits(ranked, self.bits)
-        return _row_influence(self.cells, cells.T, truth)
+def _counted_influence(
+    bits: int,
+    influence: list[Array],
+    probabilities: Array,
+    targets: TargetsLike,
+    scores: Array | None = None,
+    *,
+    first_row: int = 0,
+) -> Array:
+    """Return the influence of rows from that of the cells of their leading bits."""
+    cells = leading_bits(probabilities if scores is None else scores, bits)
+    return _row_influence(influence, cells.T, to_numpy(targets))
 
 
 def rank_influence(values: Array, targets: Array) -> Array:

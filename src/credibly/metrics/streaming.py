@@ -39,7 +39,7 @@ except ImportError as error:
         " `credibly.metrics.Summary` accumulates the same numbers without it."
     ) from error
 
-__all__ = ["AveragePrecision", "Brier", "CalibrationError", "LogLoss", "Reliability"]
+__all__ = ["AveragePrecision", "Brier", "CalibrationError", "LogLoss"]
 
 
 class _Streaming(Metric):
@@ -107,12 +107,9 @@ class _Streaming(Metric):
             check_tally(codes.sums["codes"], self.coding)
         return total
 
-    def _tensor(self, value: object) -> Tensor:
-        return torch.as_tensor(np.asarray(value), device=self.device)
-
-    def compute(self) -> Any:
+    def compute(self) -> Tensor:
         """Return the metric of everything seen, on all processes."""
-        return self._tensor(self._result(self._total()))
+        return torch.as_tensor(np.asarray(self._result(self._total())), device=self.device)
 
 
 class CalibrationError(_Streaming):
@@ -139,33 +136,6 @@ class CalibrationError(_Streaming):
     ) -> None:
         result = partial(CalibrationBins.error, kind=kind, min_count=min_count, average=average)
         super().__init__(num_labels, partial(CalibrationBins, bins=bins), result, **settings)
-
-
-class Reliability(_Streaming):
-    """``metrics.reliability`` over all batches; ``compute`` returns a dict of tensors by field.
-
-    Example:
-        >>> metric = Reliability(num_labels=1, bins=2)
-        >>> metric.update(torch.tensor([[0.9], [0.7], [0.2]]), torch.tensor([[1], [0], [0]]))
-        >>> metric.compute()["frequency"]
-        tensor([0.0000, 0.5000], dtype=torch.float64)
-    """
-
-    def __init__(
-        self,
-        num_labels: int,
-        bins: int = 15,
-        per_label: bool = False,
-        level: float = 0.95,
-        **settings: Any,
-    ) -> None:
-        result = partial(CalibrationBins.reliability, per_label=per_label, level=level)
-        super().__init__(num_labels, partial(CalibrationBins, bins=bins), result, **settings)
-
-    def compute(self) -> dict[str, Tensor]:
-        """Return the diagram over everything seen, on all processes."""
-        fields = vars(self._result(self._total()))
-        return {name: self._tensor(part) for name, part in fields.items()}
 
 
 class LogLoss(_Streaming):

@@ -211,10 +211,9 @@ def evaluate(
                 columns = dataset.read().measured()
                 limits = summary_intervals(*columns, bins=bins, **options)
             else:
-                sums = GroupSums(found, found.ranks and found.ranks.influence().of_rows)
-                limits = worker.accumulate(dataset, sums, _feed_groups).intervals(
-                    numbers, **options
-                )
+                sums = GroupSums(found, found.ranks and found.ranks.influence())
+                groups = worker.accumulate(dataset, sums, _feed_groups)
+                limits = groups.draws(numbers, **options).intervals()
             ends = {name: limits[name][1:] for name in numbers if name in limits}
         return Evaluation(
             str(path),
