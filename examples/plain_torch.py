@@ -14,7 +14,7 @@ device = "cuda" if torch.cuda.is_available() else "cpu"
 mixed = device == "cuda"  # half precision on the GPU; the loss computes in float32 by itself
 model = torch.nn.Sequential(torch.nn.Linear(20, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8))
 model.to(device)
-loss = cr.losses.from_name("spa+lpr")
+loss = cr.losses.from_name("spa")
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
 scaler = torch.amp.GradScaler(device, enabled=mixed)
 accumulate = 4
@@ -33,6 +33,6 @@ for _ in range(10):
 x, y = (torch.stack(column) for column in zip(*held_out, strict=True))
 with torch.no_grad():
     scores = model(x.to(device)).float().cpu()
-result = cr.calibrate_scores(scores, y, loss="spa+lpr")
+result = cr.calibrate_scores(scores, y, loss="spa")
 print(result)
 result.predictions.write("predictions.parquet")

@@ -13,7 +13,7 @@ train = DataLoader(TensorDataset(features[:2000], targets[:2000]), batch_size=10
 held_out = DataLoader(TensorDataset(features[2000:], targets[2000:]), batch_size=100)
 
 network = torch.nn.Sequential(torch.nn.Linear(20, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8))
-module = cr.integrations.lightning.Module(network, "spa+lpr")
+module = cr.integrations.lightning.Module(network, "spa")
 calibrate = cr.integrations.lightning.Calibrate(out="predictions.parquet")
 trainer = pl.Trainer(
     max_epochs=10, callbacks=[calibrate], accelerator="cpu", logger=False,
