@@ -10,13 +10,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from multiprocessing import get_context
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from multiprocessing.connection import Connection
+from typing import IO, TYPE_CHECKING, TypeVar
 
 from credibly.checks import InputError
 from credibly.memory_limits import Limits, address_space_left
@@ -264,8 +264,7 @@ def in_processes(
 ) -> Generator[tuple[int, Result], None, None]:
     """Run jobs in ``count`` processes; yield the index and the result of each as it finishes.
 
-    The first error of a job is raised here, and the other jobs are stopped. The parent starts no
-    threads: if memory runs out, a thread that cannot start would block all processes.
+    The first error of a job is raised here, and the other jobs are stopped.
 
     Args:
         function: defined in a module, so that a new process can import it.
@@ -281,78 +280,14 @@ def in_processes(
     """
     context = get_context("spawn")
     reader, writer = context.Pipe(duplex=False)
-    waiting = deque(enumerate(jobs))
-    busy: dict[Connection, tuple[BaseProcess, int]] = {}
-    with reader, writer, ExitStack() as started:
+    pool = ProcessPoolExecutor(min(count, len(jobs) or 1), context, watch_parent, (reader,))
+    with reader, pool, writer:  # the writer is closed first, which ends the processes at once
+        numbers = {pool.submit(function, job): number for number, job in enumerate(jobs)}
         try:
-            for _ in range(min(count, len(waiting))):
-                ours, theirs = context.Pipe()
-                started.enter_context(ours)
-                process = context.Process(target=_serve, args=(function, theirs, reader))
-                process.start()
-                started.callback(process.join)
-                theirs.close()
-                _hand_over(ours, process, waiting, busy)
-            while busy:
-                for ours in wait(list(busy)):
-                    assert isinstance(ours, Connection)
-                    process, number = busy.pop(ours)
-                    result = _result(ours, process)
-                    _hand_over(ours, process, waiting, busy)
-                    yield number, result
-        finally:
-            writer.close()  # this ends the processes at once
-
-
-def _hand_over(
-    ours: Connection,
-    process: BaseProcess,
-    waiting: deque[tuple[int, Job]],
-    busy: dict[Connection, tuple[BaseProcess, int]],
-) -> None:
-    if waiting:
-        number, job = waiting.popleft()
-        busy[ours] = process, number
-        try:
-            ours.send(job)
-        except OSError as error:  # the process was killed
-            raise _killed(process) from error
-
-
-def _result(ours: Connection, process: BaseProcess) -> Any:
-    try:
-        done, result = ours.recv()
-    except (EOFError, OSError) as error:
-        raise _killed(process) from error
-    if done:
-        return result
-    raise result
-
-
-def _killed(process: BaseProcess) -> ChildProcessError:
-    process.join(10)
-    return ChildProcessError(
-        f"a process that did part of the work was killed (exit code {process.exitcode}), perhaps "
-        "for lack of memory. The same command goes on where it was."
-    )
-
-
-def _serve(function: Callable[[Job], Result], theirs: Connection, reader: Connection) -> None:
-    """Run one job after another until the parent closes the pipe."""
-    try:
-        watch_parent(reader)
-    except RuntimeError:  # no memory for a thread; the parent reports it
-        os._exit(1)
-    while True:
-        try:
-            job = theirs.recv()
-        except EOFError:
-            return
-        try:
-            answer = True, function(job)
-        except Exception as error:
-            answer = False, error
-        try:
-            theirs.send(answer)
-        except Exception:  # some errors cannot be pickled; nothing of them was sent yet
-            theirs.send((False, RuntimeError(f"{type(answer[1]).__name__}: {answer[1]}")))
+            for done in as_completed(numbers):
+                yield numbers[done], done.result()
+        except BrokenProcessPool as error:
+            raise ChildProcessError(
+                "a process that did part of the work was killed, perhaps for lack of memory. The "
+                "same command goes on where it was."
+            ) from error

@@ -6,9 +6,7 @@ form, so that the tests show, without Java, that sums of parts are the sums of t
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -18,10 +16,6 @@ Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 class LocalSession:
     """The part of a Spark session that the executor uses."""
-
-    def __init__(self) -> None:
-        settings: dict[str, Any] = {}
-        self.conf = SimpleNamespace(get=lambda name: settings.get(name), set=settings.__setitem__)
 
     def range(self, start: int, end: int, step: int, partitions: int) -> Frame:
         assert partitions == len(range(start, end, step))
@@ -59,18 +53,10 @@ class Frame:
         assert all(list(row) == names for rows in mapped for row in rows)
         return Frame(mapped)
 
-    def repartition(self, count: int, *keys: str) -> Frame:
-        """Deal rows out; those that agree in ``keys`` meet, as in Spark in no certain order."""
-        parts: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    def repartition(self, count: int) -> Frame:
+        """Deal rows out, as in Spark in no certain order."""
         rows = [row for rows in self.partitions for row in rows][::-1]
-        for place, row in enumerate(rows):
-            parts[hash(tuple(row[key] for key in keys) if keys else place) % count].append(row)
-        return Frame([parts[place] for place in range(count)])
-
-    def sortWithinPartitions(self, *keys: str) -> Frame:
-        return Frame(
-            [sorted(rows, key=lambda row: [row[key] for key in keys]) for rows in self.partitions]
-        )
+        return Frame([rows[place::count] for place in range(count)])
 
     def collect(self) -> list[Row]:
         return [Row.of(row) for rows in self.partitions[::-1] for row in rows]

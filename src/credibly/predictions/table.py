@@ -296,11 +296,6 @@ class Predictions:
             return self.top, self.probabilities, self.targets, self.all_targets
         return self.probabilities, Targets(self.targets), self.scores
 
-    def ranked(self) -> tuple[Array, Array]:
-        """Return the values that rank rows (scores if available, else probabilities) and truth."""
-        assert self.targets is not None
-        return self.probabilities if self.scores is None else self.scores, self.targets
-
     def mapped(self, function: Callable[[Array], Array], *, scores: bool = False) -> Predictions:
         """Return the rows with other probabilities and without metadata.
 

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from credibly.checks import InputError, whole_number
-from credibly.executors import open_executor
-from credibly.executors.executor import Executor
+from credibly.executors import Executor, open_executor
 from credibly.metrics.accumulators import Accumulator, Accumulators, BestRows
 from credibly.predictions import Dataset, Predictions
 from credibly.predictions.file_schema import PROBABILITY, TRUTH

@@ -14,8 +14,7 @@ import numpy as np
 
 from credibly import checks
 from credibly.checks import InputError
-from credibly.executors import open_executor
-from credibly.executors.executor import Executor
+from credibly.executors import Executor, open_executor
 from credibly.files import atomic_path, spreadsheet_cell
 from credibly.metrics.accumulators import Accumulator, Accumulators, BestRows
 from credibly.notebook import draw

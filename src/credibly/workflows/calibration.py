@@ -13,8 +13,7 @@ import numpy as np
 from credibly import metrics
 from credibly.arrays import aligned, in_order, label_names, to_numpy
 from credibly.checks import InputError
-from credibly.executors import open_executor
-from credibly.executors.executor import Executor
+from credibly.executors import Executor, open_executor
 from credibly.metrics.accumulators import Accumulator
 from credibly.metrics.intervals import Draws, Interval, quantiles, summary_draws
 from credibly.pipeline import Pipeline

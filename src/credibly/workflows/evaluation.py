@@ -14,8 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from credibly.checks import InputError
-from credibly.executors import open_executor
-from credibly.executors.executor import Executor
+from credibly.executors import Executor, open_executor
 from credibly.metrics.intervals import ROWS_RESAMPLED, GroupSums, summary_intervals
 from credibly.metrics.ranking import RankPlan, aurocs, precisions
 from credibly.metrics.summaries import Summary

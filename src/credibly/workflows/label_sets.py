@@ -17,8 +17,7 @@ import pyarrow.parquet as pq
 from credibly.checks import InputError
 from credibly.checksums import KEY, PLACEHOLDER, seal
 from credibly.decide.base import Decision
-from credibly.executors import open_executor
-from credibly.executors.executor import Executor
+from credibly.executors import Executor, open_executor
 from credibly.files import atomic_path, spreadsheet_cell
 from credibly.metrics.accumulators import Accumulator
 from credibly.notebook import html_table

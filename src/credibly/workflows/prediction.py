@@ -13,8 +13,7 @@ import pyarrow as pa
 
 from credibly.checks import InputError
 from credibly.data.preparation import Preparation, warn_of_position
-from credibly.executors import open_executor
-from credibly.executors.executor import Executor
+from credibly.executors import Executor, open_executor
 from credibly.predictions import Predictions, Writer
 from credibly.predictions.shard import Piece, pieces_of, shard_metadata, shard_name
 from credibly.targets import Targets

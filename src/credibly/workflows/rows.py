@@ -19,7 +19,7 @@ import numpy as np
 from credibly import checks
 from credibly.checks import InputError, out_can_be_written
 from credibly.data.splits import uniforms
-from credibly.executors.executor import A, Executor
+from credibly.executors import A, Executor
 from credibly.files import check_out
 from credibly.predictions import Dataset, Predictions
 from credibly.predictions.shard import shard_name

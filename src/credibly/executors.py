@@ -1,4 +1,11 @@
-"""Run on Spark: one task per shard, and the states of accumulators merged in steps."""
+"""Choose where the work over the shards of a predictions dataset runs: this machine or Spark.
+
+    cr.evaluate("shards/", executor="spark")            # or "local", or Spark(session)
+
+A computation is written once, as an accumulator (``update``, ``state``, ``merge``), and runs on
+any executor. Workers read the files themselves, with the reader that checks every value. They must
+see the files under the same path as this process.
+"""
 
 from __future__ import annotations
 
@@ -7,44 +14,153 @@ import math
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from copy import deepcopy
-from typing import Any, TypeAlias
+from tempfile import TemporaryFile
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from credibly.checks import InputError
-from credibly.executors.executor import (
-    A,
-    Advance,
-    Executor,
-    Feed,
-    State,
-    unseen,
-)
+from credibly.checks import InputError, choice
 from credibly.metrics.accumulators import Accumulator
-from credibly.metrics.ranking import TOTALS, RankPlan
-from credibly.predictions import Dataset
+from credibly.metrics.ranking import RankPlan
+from credibly.predictions import Dataset, Predictions
 from credibly.predictions.shard import Piece
 from credibly.predictions.table import PieceReader
 from credibly.types import Array, JsonObject
+
+__all__ = ["Spark"]
+
+State = Mapping[str, Array]
+Advance = Callable[[float], None]
+
+ROWS_COMPARED = 2**22
+"""Past so many rows, ids that the writer of a file has compared are not compared again."""
+COLUMN_VALUES = 2**24
+"""Values of some labels over all rows that are held at once; with copies to sort, 0.3 GB."""
+
+
+A = TypeVar("A", bound=Accumulator)
+Feed = Callable[[A, Predictions, int], None]
+"""Called with an accumulator, rows, and the number of the first row; updates the accumulator."""
+
+
+def unseen(share: float) -> None:
+    """Show no progress."""
+
+
+class Executor:
+    """Run the work on this machine, one shard after the other.
+
+    Example:
+        >>> Executor().each(3, lambda index: {"square": np.array(index**2)}, "squares")[2]
+        {'square': array(4)}
+    """
+
+    local = True
+    """Whether the work runs in this process, which can then also write one file of all rows."""
+
+    def accumulate(
+        self,
+        rows: Dataset | Predictions,
+        accumulator: A,
+        feed: Feed[A],
+        advance: Advance = unseen,
+        labels: Sequence[str] | None = None,
+    ) -> A:
+        """Add all rows to ``accumulator`` and return it.
+
+        Args:
+            rows: the predictions; those in memory are never sent to workers.
+            accumulator: an empty accumulator.
+            feed: updates an accumulator with a batch of rows.
+            advance: called with the share of the work done since the last call.
+            labels: the labels that are read, if not all.
+        """
+        if isinstance(rows, Predictions):
+            feed(accumulator, rows, 0)
+        else:
+            reader = rows.piece_reader if labels is None else rows.piece_reader.of_labels(labels)
+            self._add(rows, reader, accumulator, feed, advance)
+        return accumulator
+
+    def _add(
+        self, dataset: Dataset, reader: PieceReader, accumulator: A, feed: Feed[A], advance: Advance
+    ) -> None:
+        for shard in dataset.pieces():
+            for first_row, batch in reader.batches(shard):
+                feed(accumulator, batch, first_row)
+                advance(len(batch) / dataset.num_rows)
+
+    def each(
+        self, count: int, work: Callable[[int], State], where: str, advance: Advance = unseen
+    ) -> list[State]:
+        """Return ``work(0)``, …, ``work(count - 1)`` as a list; errors name ``where``."""
+        found = []
+        for index in range(count):
+            found.append(work(index))
+            advance(1 / count)
+        return found
+
+    def label_totals(self, dataset: Dataset, plan: RankPlan, advance: Advance = unseen) -> Array:
+        """Return the totals of each label's ranges, summed over all rows: (labels, TOTALS)."""
+        labels, truth = dataset.labels, np.float32 if dataset.soft else np.int8
+        what = "scores" if dataset.has_scores else "probabilities"
+        whole = plan.total_ranges == len(labels)  # the values of some labels over all rows fit
+        width = max(1, COLUMN_VALUES // dataset.num_rows) if whole else 1
+        starts = range(0, len(labels), width)
+
+        def work(index: int) -> State:
+            first = starts[index]
+            if whole:
+                values, targets = dataset.columns(labels[first : first + width], what)
+                assert targets is not None
+                return {"totals": plan.totals(first, 0, values, targets)}
+            ranges = _ranges(dataset.column_batches(labels[first], what), plan, first, truth)
+            parts = [plan.totals(first, part, *each) for part, each in enumerate(ranges)]
+            return {"totals": np.sum(parts, axis=0)}
+
+        states = self.each(len(starts), work, str(dataset.path), advance)
+        return np.concatenate([state["totals"] for state in states])
+
+    def check_ids(self, dataset: Dataset) -> None:
+        """Raise if an id is missing or occurs twice."""
+        dataset.check_ids(trust_writer=dataset.num_rows > ROWS_COMPARED)
+
+
+def _ranges(
+    batches: Iterator[tuple[Array, Array]], plan: RankPlan, label: int, truth: type
+) -> Iterator[tuple[Array, Array]]:
+    """Yield the known values of each range of a label and their targets; they wait on disk."""
+    pair = np.dtype([("value", np.float32), ("target", truth)])
+    with ExitStack() as stack:
+        files = [stack.enter_context(TemporaryFile()) for _ in range(plan.num_ranges(label))]
+        for values, targets in batches:
+            for part, file in enumerate(files):
+                mine, known = plan.select(label, part, values, targets)
+                pairs = np.empty(len(mine), pair)
+                pairs["value"], pairs["target"] = mine, known
+                file.write(pairs.tobytes())
+        for file in files:
+            file.seek(0)
+            pairs = np.frombuffer(file.read(), pair)[:, None]
+            yield pairs["value"].copy(), pairs["target"].copy()
+
+
+# Spark -------------------------------------------------------------------------------------------
 
 SparkObject: TypeAlias = Any
 """A session or a frame of PySpark, which need not be installed."""
 Records = Iterator["pa.RecordBatch"]
 Task = Callable[[Records], Records]
-_RECORD = "label int, part int, state binary, error string"
+_RECORD = "place int, state binary, error string"
 """What every task returns: the state of an accumulator, or the message of an error."""
 
-_ARROW_RECORD = pa.schema(
-    [("label", pa.int32()), ("part", pa.int32()), ("state", pa.binary()), ("error", pa.string())]
-)
+_ARROW_RECORD = pa.schema([("place", pa.int32()), ("state", pa.binary()), ("error", pa.string())])
 _MERGE_FROM = 16
 """From so many states on, workers merge them before the driver does."""
-_PARTITIONS_LIMIT = 2000
-_BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 
 def file_address(file: str) -> str:
@@ -114,24 +230,13 @@ class Spark(Executor):
             accumulator.merge(_unpack(row.state))
         advance(1.0)
 
-    def each(self, count: int, work: Callable[[int], State], where: str) -> list[State]:
+    def each(
+        self, count: int, work: Callable[[int], State], where: str, advance: Advance = unseen
+    ) -> list[State]:
         frame = self._tasks(count, _work_task(work))
-        rows = sorted(self._collect(frame, where), key=lambda row: row.label)
-        return [_unpack(row.state) for row in rows]
-
-    def label_totals(self, dataset: Dataset, plan: RankPlan, advance: Advance = unseen) -> Array:
-        shards = dataset.pieces()
-        with self._small_batches():
-            frame = self._tasks(len(shards), _split_task(shards, dataset.piece_reader, plan))
-            count = min(plan.total_ranges, _PARTITIONS_LIMIT, max(2, 4 * len(shards)))
-            frame = frame.repartition(count, "label", "part").sortWithinPartitions("label", "part")
-            ranked = _mapped(frame, _rank_task(plan))
-            rows = self._collect(ranked, str(dataset.path))
-        totals = np.zeros((len(dataset.labels), TOTALS))
-        for row in sorted(rows, key=lambda row: (row.label, row.part)):
-            totals[row.label] += _unpack(row.state)["totals"]
+        rows = sorted(self._collect(frame, where), key=lambda row: row.place)
         advance(1.0)
-        return totals
+        return [_unpack(row.state) for row in rows]
 
     def check_ids(self, dataset: Dataset) -> None:
         if dataset.ids_compared:
@@ -164,15 +269,21 @@ class Spark(Executor):
                 raise InputError(row.error)
         return rows
 
-    @contextmanager
-    def _small_batches(self) -> Iterator[None]:
-        """Send small batches to Python: one row of a sort can hold a megabyte."""
-        before = self.session.conf.get(_BATCH_ROWS)
-        self.session.conf.set(_BATCH_ROWS, 32)
-        try:
-            yield
-        finally:
-            self.session.conf.set(_BATCH_ROWS, before)
+
+def open_executor(executor: str | Executor = "local") -> Executor:
+    """Return the executor with this name; return an executor unchanged.
+
+    Args:
+        executor: ``"local"``, ``"spark"`` (which starts a session), or an executor.
+
+    Example:
+        >>> open_executor("local").local
+        True
+    """
+    if isinstance(executor, Executor):
+        return executor
+    kinds = {"local": Executor, "spark": Spark}
+    return kinds[choice("executor", executor, tuple(kinds))]()
 
 
 def _mapped(frame: SparkObject, task: Task) -> SparkObject:
@@ -231,49 +342,6 @@ def _work_task(work: Callable[[int], State]) -> Task:
     return task
 
 
-def _split_task(shards: list[Piece], reader: PieceReader, plan: RankPlan) -> Task:
-    def task(records: Records) -> Records:
-        for index in _indices(records):
-            for label, part, run in _runs(shards[index], reader, plan):
-                yield _record(run, label, part)
-
-    return task
-
-
-def _runs(shard: Piece, reader: PieceReader, plan: RankPlan) -> Iterator[tuple[int, int, State]]:
-    """Yield the values and targets of a shard, by label and range."""
-    pairs = [rows.ranked() for _, rows in reader.batches(shard)]
-    values_of, targets_of = (np.concatenate(each) for each in zip(*pairs, strict=True))
-    for label in range(len(reader.labels)):
-        values, targets = values_of[:, label], targets_of[:, label]
-        for part in range(plan.num_ranges(label)):
-            mine, truth = plan.select(label, part, values, targets)
-            if len(mine):
-                yield label, part, {"values": mine, "targets": truth}
-
-
-def _rank_task(plan: RankPlan) -> Task:
-    def task(records: Records) -> Records:
-        key, runs = None, []
-        for row in _rows(records):
-            if key is not None and key != (row["label"], row["part"]):
-                yield _ranked(key, runs, plan)
-                runs = []
-            key = row["label"], row["part"]
-            runs.append(_unpack(row["state"]))
-        if key is not None:
-            yield _ranked(key, runs, plan)
-
-    return task
-
-
-def _ranked(key: tuple[int, int], runs: list[State], plan: RankPlan) -> pa.RecordBatch:
-    values, targets = (
-        np.concatenate([run[name] for run in runs])[:, None] for name in ("values", "targets")
-    )
-    return _record({"totals": plan.totals(*key, values, targets)[0]}, *key)
-
-
 def _indices(records: Records) -> Iterator[int]:
     for record in records:
         yield from record.column(0).to_pylist()
@@ -288,11 +356,9 @@ def _rows(records: Records) -> Iterator[JsonObject]:
             yield row
 
 
-def _record(
-    state: State | None, label: int = 0, part: int = 0, error: str | None = None
-) -> pa.RecordBatch:
+def _record(state: State | None, place: int = 0, error: str | None = None) -> pa.RecordBatch:
     packed = None if state is None else _pack(state)
-    row = {"label": label, "part": part, "state": packed, "error": error}
+    row = {"place": place, "state": packed, "error": error}
     return pa.RecordBatch.from_pylist([row], _ARROW_RECORD)
 
 
