@@ -91,7 +91,9 @@ def test_paired_intervals_cover_the_resampled_difference(tmp_path):
     table = re.search(r'<table id="against">.*?</table>', page, re.S)[0]
     place = re.findall(r"<th scope=\"col\">(?:<abbr[^>]*>)?(\w[\w@]*)", table).index("NLL")
     cell = table.partition("<tbody>")[2].split("<td>")[place]
-    estimate, found_low, found_high = map(float, re.findall(r"[+−-]\d\.\d+", cell))
+    estimate, found_low, found_high = (
+        float(each.replace("−", "-")) for each in re.findall(r"[+−]\d\.\d+", cell)
+    )
     loss = [-(y * np.log(each) + (1 - y) * np.log1p(-each)).mean(1) for each in (p, q)]
     apart = loss[0] - loss[1]
     boot = [apart[rng.integers(0, 600, 600)].mean() for _ in range(4000)]

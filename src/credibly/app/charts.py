@@ -12,7 +12,7 @@ from math import floor, isfinite, log10
 import numpy as np
 from markupsafe import Markup, escape
 
-from credibly.app.rendering import percent
+from credibly.app.rendering import percent, significant
 from credibly.app.statistics.decisions import CostCurve
 from credibly.app.statistics.labels import Pairs
 from credibly.app.statistics.overview import FirstLook
@@ -130,18 +130,18 @@ def cost_chart(curve: CostCurve, bounds: tuple[float, float], cost: float) -> Ma
     if not np.isnan(curve.high).any():
         frame.band(curve.thresholds, curve.low, curve.high)
     tips = [
-        f"{100 * at:.3g} %: cost {each:.3g} per row"
+        f"{percent(at)}: cost {significant(each)} per row"
         for at, each in zip(curve.thresholds, curve.cost, strict=True)
     ]
     frame.line(curve.thresholds, curve.cost, "curve", tips, by_x=True)
     frame.parts.append(
         f'<circle class="dot" cx="{frame.x(high):.1f}" cy="{frame.y(cost):.1f}" r="4"/>'
     )
-    costs = {share * highest: f"{share * highest:.3g}" for share in (0.0, 0.5, 1.0)}
-    frame.axes(_PERCENT, costs, "threshold, %")
+    costs = ticks(*frame.up)
+    frame.axes(_PERCENT, {each: f"{each:g}" for each in costs}, "threshold, %")
     return frame.svg(
-        f"Cost per row for each threshold. The lowest, {curve.cost.min():.3g}, is at "
-        f"{100 * curve.best:.3g} %. Accept from {100 * high:.3g} %, review from {100 * low:.3g} %."
+        f"Cost per row for each threshold. The lowest, {significant(curve.cost.min())}, is at "
+        f"{percent(curve.best)}. Accept from {percent(high)}, review from {percent(low)}."
     )
 
 
@@ -290,7 +290,7 @@ def _heat(lift: float) -> str:
 
 
 def _times(lift: float) -> str:
-    return f"{lift:.2g} times as often as by chance" if isfinite(lift) else "too few rows to say"
+    return f"{lift:.1f} times as often as by chance" if isfinite(lift) else "too few rows to say"
 
 
 def _bin_tips(diagram: ReliabilityDiagram, noun: str) -> list[str]:
@@ -403,7 +403,7 @@ def line_chart(
         style = line.style % STYLES
         frame.parts.append(f'<g class="s{style}"><title>{escape(line.name)}</title>')
         across, up = np.array(points).T
-        tips = [_point_tip(a, b) if square else f"{a:.4g}: {b:.3g}" for a, b in points]
+        tips = [_point_tip(a, b) if square else f"{a:.4g}: {significant(b)}" for a, b in points]
         frame.line(across, up, "line", tips)
         marks = points[:: max(1, len(points) // 6)]
         if line.marked is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from jinja2 import Environment
     from PIL.Image import Image
+
+    from credibly.app.statistics.comparisons import Cell, Difference
 
 
 STATIC = {
@@ -64,11 +66,13 @@ def environment() -> Environment:
     made.filters["metric"] = metric
     made.filters["change"] = metric_change
     made.filters["share"] = lambda value: f"{100 * value:.0f} %" if value == value else "–"
-    made.filters["amount"] = lambda value: f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    made.filters["amount"] = lambda value: f"{value:,.0f}" if value % 1 == 0 else significant(value)
     made.filters["finite"] = plain
     made.filters["code"] = _code
     made.filters["counted"] = counted
     made.globals["metric_interval"] = metric_interval
+    made.globals["decimals"] = decimals
+    made.globals["column_decimals"] = column_decimals
     made.globals["version"] = __version__
     made.globals["article"] = lambda name: "an" if name[:1].lower() in "aeio" else "a"
     made.globals["wanted"] = wanted
@@ -124,51 +128,78 @@ def percent(value: float) -> str:
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """Return a number with so many significant digits, never with an exponent.
+    """Return a number alone with so many significant digits, the last zeros too, in full.
 
     Example:
-        >>> significant(0.69315), significant(0.01), significant(123.4), significant(float("nan"))
-        ('0.693', '0.0100', '123', '–')
+        >>> significant(0.26), significant(2), significant(1234.5), significant(float("nan"))
+        ('0.260', '2.00', '1,234', '–')
     """
     if not math.isfinite(value):
         return "–"
     if abs(value) < 1e-6:
         return "≈ 0" if value else "0"
-    shown = np.format_float_positional(value, precision=digits, unique=False, fractional=False)
-    return shown.rstrip(".")
+    return f"{value:,.{decimals([float(value)], digits)}f}"
 
 
-def metric(value: float, name: str) -> str:
-    """Return a metric for people: a log loss or Brier score with three digits, a share in percent.
+def decimals(values: Iterable[object], digits: int = 3) -> int:
+    """Return how many decimals all numbers of a column get: those of its largest number.
 
     Example:
-        >>> metric(0.69315, "NLL"), metric(0.0421, "ACE"), metric(float("nan"), "mAP@y")
-        ('0.693', '4.2 %', '–')
+        >>> decimals([0.26, 0.0312, float("nan")]), decimals([0.0312]), decimals([None])
+        (3, 4, 2)
     """
-    return significant(value) if name.casefold() in _NOT_SHARES else percent(value)
+    sizes = [abs(x) for x in values if isinstance(x, (int, float)) and math.isfinite(x)]
+    rounded = f"{max(sizes, default=0.0):.{digits - 1}e}"  # 0.9996 has the digits of 1
+    return max(0, digits - 1 - int(rounded.split("e")[1]))
 
 
-def metric_interval(low: float, high: float, name: str) -> str:
+def column_decimals(rows: Iterable[Sequence[Cell | Difference]]) -> list[int]:
+    """Return the decimals of each column of numbers with intervals."""
+    return [
+        decimals([x for each in column for x in (each.estimate, each.low, each.high)])
+        for column in zip(*rows, strict=True)
+    ]
+
+
+def metric(value: float, name: str, places: int | None = None) -> str:
+    """Return a metric for people: a log loss or Brier score with three digits, a share in percent.
+
+    ``places`` are the decimals of its column.
+
+    Example:
+        >>> metric(0.26, "NLL"), metric(0.0421, "ACE"), metric(float("nan"), "mAP@y")
+        ('0.260', '4.2 %', '–')
+        >>> metric(0.0312, "NLL", 3)
+        '0.031'
+    """
+    if name.casefold() not in _NOT_SHARES:
+        return percent(value)
+    return significant(value) if places is None or value != value else f"{value:.{places}f}"
+
+
+def metric_interval(low: float, high: float, name: str, places: int | None = None) -> str:
     """Return the interval of a metric; none of them can be less than 0.
 
     Example:
-        >>> metric_interval(0.031, 0.052, "ACE"), metric_interval(-0.01, 0.2, "NLL")
-        ('3.1 – 5.2 %', '0 – 0.200')
+        >>> metric_interval(0.031, 0.052, "ACE"), metric_interval(-0.01, 0.2, "NLL", 3)
+        ('3.1 – 5.2 %', '0.000 – 0.200')
     """
     low, high = max(low, 0.0), max(high, 0.0)
-    return f"{metric(low, name).removesuffix(' %')} – {metric(high, name)}"
+    return f"{metric(low, name, places).removesuffix(' %')} – {metric(high, name, places)}"
 
 
-def metric_change(value: float, name: str) -> str:
+def metric_change(value: float, name: str, places: int | None = None) -> str:
     """Return the difference of two values of a metric: shares in points of percent.
 
     Example:
         >>> metric_change(-0.01234, "NLL"), metric_change(0.0421, "ACE")
-        ('-0.0123', '+4.2 points')
+        ('−0.0123', '+4.21 points')
     """
-    share = name.casefold() not in _NOT_SHARES
-    shown = significant(100 * value, 2) + " points" if share else significant(value)
-    return shown if not value > 0 else f"+{shown}"
+    if name.casefold() not in _NOT_SHARES:
+        shown = f"{abs(100 * value):.2f} points"
+    else:
+        shown = metric(abs(value), name, places)
+    return shown if not value else f"{'+' if value > 0 else '−'}{shown}"
 
 
 _NOT_SHARES = ("nll", "brier", "log_loss", "loss")

@@ -18,7 +18,7 @@ from markupsafe import Markup
 
 from credibly import __version__
 from credibly.app.charts import overview_charts, small_reliability
-from credibly.app.rendering import environment, metric, small_copy, static_text
+from credibly.app.rendering import decimals, environment, metric, small_copy, static_text
 from credibly.app.statistics.comparisons import COLUMNS, best_sentence, comparison, names_of
 from credibly.app.statistics.labels import LabelSummary
 from credibly.app.statistics.overview import SMALL_MULTIPLES, FirstLook, first_look
@@ -278,12 +278,13 @@ def _filled(
 def _candidates(one: Predictions) -> list[list[str]]:
     """Return the models that were compared in training: name, figures, weight, remark."""
     found = one.metadata.get("candidates")
-    rows = []
-    for row in found if isinstance(found, list) else []:
-        if not isinstance(row, dict):
-            continue
+    listed = [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
+    places, rows = decimals(row.get("nll") for row in listed), []
+    for row in listed:
         figures = {name: row.get(name) for name in ("nll", "map", "ace", "weight")}
-        shown = [metric(v, name) if isinstance(v, float) else "" for name, v in figures.items()]
+        shown = [
+            metric(v, name, places) if isinstance(v, float) else "" for name, v in figures.items()
+        ]
         rows.append([str(row.get("model", "")), *shown, str(row.get("left_out", ""))[:200]])
     return rows
 

@@ -18,7 +18,7 @@ from pydantic import Field
 
 from credibly import metrics
 from credibly.app.charts import Line, line_chart, reliability_lines, small_reliability, swatch
-from credibly.app.rendering import plain
+from credibly.app.rendering import column_decimals, decimals, plain
 from credibly.app.server.background import NotReady, Pending
 from credibly.app.server.responses import page, state_of, table_response
 from credibly.app.statistics.comparisons import (
@@ -336,6 +336,7 @@ def compare_page(request: Request, asked: Annotated[CompareQuery, Query()]) -> H
     if chosen is not None:
         pair = state.comparing.pair(*chosen)
         labels = _label_rows(known, pair, chosen, column, state.store.rule(asked).accept_from)
+    matrix = _matrix(known, column)
     answers, problem = _answers(state, asked, chosen)
     return page(
         request,
@@ -353,8 +354,13 @@ def compare_page(request: Request, asked: Annotated[CompareQuery, Query()]) -> H
         chosen=chosen,
         pair=pair,
         against=_against(known, chosen),
-        matrix=_matrix(known, column),
+        matrix=matrix,
+        matrix_places=column_decimals([[x] for row in matrix.values() for x in row.values()]),
         labels=_drawn(known, labels[:LABELS], chosen) if chosen else [],
+        label_places={
+            "value": decimals([x for row in labels for x in (row.first, row.second)]),
+            "change": decimals([x for row in labels for x in (row.difference, row.low, row.high)]),
+        },
         total_labels=len(labels),
         reliability=reliability_lines(
             {state.files[n].name: vars(each.diagram) for n, each in known.measured.items()},
@@ -391,15 +397,13 @@ def _chosen(asked: CompareQuery, known: ComparedFiles) -> tuple[int, int] | None
     return first, asked.second if asked.second in others else others[0]
 
 
-def _against(
-    known: ComparedFiles, chosen: tuple[int, int] | None
-) -> dict[int, list[tuple[SummaryColumn, Difference]]]:
+def _against(known: ComparedFiles, chosen: tuple[int, int] | None) -> dict[int, list[Difference]]:
     """Return the differences of every file to the first of the two."""
     if chosen is None:
         return {}
     reference = chosen[0]
     return {
-        number: [(column, known.difference(number, reference, column)) for column in PAIRED]
+        number: [known.difference(number, reference, column) for column in PAIRED]
         for number in known.measured
         if number != reference
     }

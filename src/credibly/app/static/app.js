@@ -664,13 +664,17 @@ if (cutForm) {
   const slider = document.getElementById("cut");
   const words = document.getElementById("cut-words");
   const share = (value) => (value === null ? "–" : Math.round(100 * value) + " %");
+  const significant = (value) => { // as the server writes it: three digits, the last zeros too
+    const power = value ? Number(value.toExponential(2).split("e")[1]) : 0, digits = Math.max(0, 2 - power);
+    return value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  };
   const strong = (text) => Object.assign(document.createElement("strong"), { textContent: text });
   slider.addEventListener("input", () => {
     const at = Math.round(100 * slider.value);
     words.replaceChildren(
       "A threshold of ", strong(at + " %"), " finds ", strong(share(curve.found[at])), " of the labels, and ",
       strong(share(curve.right[at])), " of what it returns is right. Labels per row: ",
-      Number(curve.size[at].toPrecision(3)).toString(), ". Rows without any label: ",
+      significant(curve.size[at]), ". Rows without any label: ",
       curve.empty[at].toLocaleString("en"), ".");
   });
 }

@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 
 from credibly import metrics
+from credibly.app.rendering import significant
 from credibly.app.statistics.labels import LabelSummary, Pairs, label_atlas, label_lift
 from credibly.arrays import to_numpy
 from credibly.metrics.calibration import ReliabilityDiagram
@@ -453,7 +454,7 @@ def first_look(
         wrong=wrong,
         facts=[
             _ranking(rows),
-            Fact(f"{real:.3g}", f"labels per row ({expected:.3g} expected)"),
+            Fact(significant(real), f"labels per row ({significant(expected)} expected)"),
             _exact(p, y),
         ],
         diagram=metrics.reliability(p, Targets(y)),
@@ -466,7 +467,7 @@ def _blind(rows: list[LabelSummary], name: str, expected: float) -> FirstLook:
     """Return what the first page shows without truth."""
     words = (
         "The file has no truth, so its probabilities cannot be judged.",
-        f"It expects {expected:.3g} labels per row.",
+        f"It expects {significant(expected)} labels per row.",
     )
     why = "Add the truth to judge these predictions: a table of ids and labels."
     command = f"credibly import {name} --truth truth.csv --out with-truth.parquet"
