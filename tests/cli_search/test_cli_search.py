@@ -36,8 +36,8 @@ def test_the_table_has_rows_conditions_and_the_hits_to_expect(file, capsys):
     answer = search(file, '+fork -"dining table"', top=3)
     for text in ("+fork", '-"dining table"', "probability", "truth", *answer.ids):
         assert text in shown
-    assert f"{answer.expected_hits:.4g} hits expected in 60 rows" in shown
-    assert f"{answer.known_hits} real" in shown
+    assert f"{answer.expected_hits:.1f} hits expected among 60 rows" in shown
+    assert f"{answer.known_hits} are there" in shown
 
 
 def test_json_is_the_answer(file, capsys):

@@ -122,7 +122,7 @@ def _show(options: Options, issues: LabelIssues) -> None:
     number = "label is" if issues.wrong == 1 else "labels are"
     terminal.print_text(f"{issues.wrong:,} {number} probably wrong.")
     if issues.issues:
-        title = f"{counted(len(issues), 'label')} to review"
+        title = f"{counted(len(issues), 'label')} to review:"
         columns = ("id", "label", "kind", "truth", "probability", "error probability")
         rows = [
             (each.id, each.label, each.kind, each.given, each.probability, each.error_probability)
@@ -135,12 +135,12 @@ def _show(options: Options, issues: LabelIssues) -> None:
             for each in sorted(issues.errors, key=lambda each: -each.expected)
         ]
         columns = ("label", "known", "errors, estimated", "95 % interval")
-        terminal.print_table("labels with the most errors", columns, rows, MAX_SHOWN)
+        terminal.print_table("Labels with the most errors:", columns, rows, MAX_SHOWN)
     if total := issues.total:
         terminal.print_text(
-            f"Estimate: {total.expected:,.1f} of {total.known:,} known labels are wrong (95 %: "
-            f"{total.low:,.1f} to {total.high:,.1f}). The estimate also counts mistakes of the "
-            "model. To check it, review a random sample."
+            f"About {total.expected:,.0f} of {total.known:,} known labels are estimated to be "
+            f"wrong ({total.low:,.0f} to {total.high:,.0f}, 95 %). The estimate also counts "
+            "mistakes of the model. To check it, review a random sample."
         )
     if options.out is not None:
         terminal.print_text(f"Wrote {counted(len(issues), 'label')} to {options.out}.")

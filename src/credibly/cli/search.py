@@ -125,10 +125,6 @@ def _start(text: str) -> str:
     return line if len(line) <= SHOWN else f"{line[: SHOWN - 1]}…"
 
 
-def _count(expected: float) -> str:
-    return f"{expected:.4g}" if expected < 1000 else f"{expected:,.0f}"
-
-
 def _show(options: Options, answer: Answer, also: list[JsonObject]) -> None:
     from credibly.notebook import counted
 
@@ -138,12 +134,13 @@ def _show(options: Options, answer: Answer, also: list[JsonObject]) -> None:
         terminal.print_table("", ["", *columns], ranked)
     text = f"{answer.query} contradicts itself: no row can match it."
     if not answer.contradiction:
-        hits, rows = _count(answer.expected_hits), counted(answer.rows, "row")
-        text = f"{answer.query}: {hits} hits expected in {rows}."
+        rows = counted(answer.rows, "row")
+        text = f"{answer.query}: {answer.expected_hits:,.1f} hits expected among {rows}."
         if answer.known_rows:
             text += (
-                f" Where the truth is known ({counted(answer.known_rows, 'row')}): "
-                f"{_count(answer.known_expected or 0)} expected, {answer.known_hits:,} real."
+                f" Where the truth is known ({counted(answer.known_rows, 'row')}), "
+                f"{answer.known_expected or 0:,.1f} are expected and {answer.known_hits:,} are "
+                "there."
             )
     terminal.print_text(text)
     if also:

@@ -243,8 +243,8 @@ def cell(value: object) -> str:
     """Return one cell as text.
 
     Example:
-        >>> cell(0.123456), cell(1234567), cell(float("nan")), cell(None), cell("dog")
-        ('0.1235', '1,234,567', '–', '–', 'dog')
+        >>> cell(0.123456), cell(3e-7), cell(1234567), cell(float("nan")), cell("dog")
+        ('0.1235', '< 0.0001', '1,234,567', '–', 'dog')
     """
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "–"
@@ -253,7 +253,7 @@ def cell(value: object) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
-        return f"{value:.4f}" if 1e-4 <= abs(value) < 1e6 or value == 0 else f"{value:.3g}"
+        return "< 0.0001" if 0 < value < 5e-5 else f"{value:,.4f}"
     return str(value)
 
 

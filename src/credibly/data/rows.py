@@ -347,7 +347,7 @@ class Data:
         return f"Data({self})"
 
     def __str__(self) -> str:
-        counts = [f"{int((self.split == part).sum())} {name}" for name, part in PARTS.items()]
+        counts = [f"{int((self.split == part).sum()):,} {name}" for name, part in PARTS.items()]
         counts = [counts[0], counts[2], counts[1]]
         known = self.decoded
         share = float(known.row_counts().sum()) / max(int(known.known_rows().sum()), 1)
@@ -358,8 +358,8 @@ class Data:
             shape += " (sparse)"
         plural = "" if self.num_labels == 1 else "s"
         return (
-            f"{len(self)} rows: {', '.join(counts)}; {self.num_labels} label{plural}, "
-            f"{share:.3g} per row; {f'{self.kind} {shape}'.strip()}"
+            f"{len(self):,} rows: {', '.join(counts)}; {self.num_labels} label{plural}, "
+            f"{share:.2f} per row; {f'{self.kind} {shape}'.strip()}"
         )
 
 

@@ -102,7 +102,7 @@ def _file(request: Request, number: int, raw: bool) -> Served:
 
 @router.get("/api/health")
 async def health(request: Request) -> JsonObject:
-    """Whether the server is up, and what it serves. Answered whatever else is worked on."""
+    """Whether the server is up, and what it serves. Answered under any load."""
     served = state_of(request)
     return {
         "status": "ok",
@@ -120,7 +120,7 @@ async def health(request: Request) -> JsonObject:
 
 @router.get("/api/ready")
 async def ready(request: Request, response: Response) -> JsonObject:
-    """Whether files are read and the model is warm: 200, else 503. Always answered."""
+    """200 when the files are read and the model is ready, 503 until then."""
     response.status_code = 200 if request.app.state.ready else 503
     return {"ready": request.app.state.ready}
 

@@ -170,7 +170,7 @@ def _filled(asked: DecideQuery, chosen: ServedPredictions) -> DecideQuery:
 
 @router.get("/api/thresholds")
 def thresholds(request: Request, asked: Annotated[FileQuery, Query()]) -> Response:
-    """The rule of the address as a document: from which probability each label is selected."""
+    """The rule as JSON: the threshold of each label, and what is guaranteed."""
     store = state_of(request).store
     document: JsonObject = thresholds_file(store.file(asked.file, asked.raw), store.rule(asked))
     headers = {"content-disposition": 'attachment; filename="thresholds.json"'}

@@ -198,7 +198,7 @@ class ListQuery(EntryQuery):
 
 @router.get("/api/entries")
 def entries(request: Request, asked: Annotated[ListQuery, Query()]) -> Response:
-    """Entries of a view, by kind of error and facets, at most 10,000; as JSON or CSV."""
+    """Labels of rows by kind of error, at most 10,000; as JSON or CSV."""
     store = state_of(request).store
     view = EntryQuery.model_validate(asked.model_dump(exclude={"format"}))
     listed = [vars(each) for each in store.entries(view, 0, MOST_ENTRIES)]

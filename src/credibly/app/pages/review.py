@@ -94,7 +94,7 @@ class Reviewing:
         return self.log.path
 
     def decided(self) -> Mapping[tuple[str, str], LoggedReview]:
-        """Return the last decision about each entry."""
+        """Return the last decision about each label of a row."""
         return self.log.latest()
 
     def queue(self, asked: EntryQuery, most: int = MOST_ENTRIES) -> Queue:
@@ -285,7 +285,7 @@ def effect_page(request: Request, asked: Annotated[FileQuery, Query()]) -> HTMLR
 
 @with_body("/api/reviews", Decisions.model_json_schema())
 async def save_reviews(request: Request, asked: Annotated[FileQuery, Query()]) -> JsonObject:
-    """Write decisions about entries to the log; they are on the disk when this answers."""
+    """Save decisions about labels. They are on the disk when the answer comes."""
     body = await request.body()
     reviewing = _reviewing(request)
     require_json(request)
@@ -297,6 +297,6 @@ async def save_reviews(request: Request, asked: Annotated[FileQuery, Query()]) -
 
 @router.get("/api/reviews")
 def reviews(request: Request, asked: Annotated[LogQuery, Query()]) -> Response:
-    """The last decision about each entry, as JSON or CSV."""
+    """The last decision about each label of a row, as JSON or CSV."""
     rows = [each.to_dict() for each in _reviewing(request).decided().values()]
     return table_response(asked.format, "reviews", LOG_COLUMNS, rows)

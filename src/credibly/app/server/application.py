@@ -284,7 +284,7 @@ def _app(served: AppState, root_path: str) -> FastAPI:
     app = FastAPI(
         title="credibly",
         version=__version__,
-        description="Search predictions, judge labels, spend a label budget.",
+        description="Search predictions, judge labels and apply decision rules.",
         docs_url=None,  # FastAPI's own page loads scripts from elsewhere; ours is /docs
         redoc_url=None,
         lifespan=_lifespan,

@@ -391,6 +391,8 @@ if (reviewing) {
   }
   const show = (tile) => {
     if (oneByOne) for (const other of tileList.children) other.classList.toggle("current", other === tile);
+    const image = tile.querySelector(".large"); // a small copy until it is asked about
+    if (image) image.src = image.src.replace("small=true&", "");
     enter(tile);
   };
   const send = async (id, label, value) => {

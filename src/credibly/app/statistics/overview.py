@@ -16,6 +16,7 @@ from credibly.app.statistics.labels import LabelSummary, Pairs, label_atlas, lab
 from credibly.arrays import to_numpy
 from credibly.metrics.calibration import ReliabilityDiagram
 from credibly.metrics.summaries import MIN_COUNT
+from credibly.notebook import counted
 from credibly.predictions import Predictions
 from credibly.review.issues import fit_noise
 from credibly.targets import Targets
@@ -141,7 +142,8 @@ def _overall(error: float, p: Array, y: Array, calibrated: bool) -> tuple[Grade,
     chance = float(metrics.calibration_noise(p[:rows], truth, repeats=5, min_count=MIN_COUNT))
     chance *= (rows / len(p)) ** 0.5  # noise falls with the root of the number of rows
     off = (
-        f"It is off by {100 * error:.1f} points on average; chance alone gives {100 * chance:.1f}."
+        f"Its probabilities are off by {100 * error:.1f} points on average; chance alone gives "
+        f"{100 * chance:.1f}."
     )
     if chance > _TELLING and error < 2 * chance:
         return "unknown", f"{off} There are too few rows to tell whether it is calibrated."
@@ -174,11 +176,13 @@ def _accuracy(each: Array, rows: list[LabelSummary], p: Array, y: Array) -> str:
 
 
 def _labels(off: list[LabelSummary]) -> str:
-    parts = []
+    if not off:
+        return "No label has probabilities that are clearly too high or too low."
+    parts = [f"The probabilities of {counted(len(off), 'label')} are clearly off."]
     for flag in ("too high", "too low"):
         names = [row.label for row in off if row.flag == flag]
-        parts += [f"Probabilities {flag}: {_listed(names)}."] if names else []
-    return " ".join(parts) or "No label has probabilities that are clearly too high or too low."
+        parts += [f"{flag.capitalize()}: {_listed(names)}."] if names else []
+    return " ".join(parts)
 
 
 def _listed(names: list[str]) -> str:
@@ -247,8 +251,8 @@ def labels_to_fix(rows: list[LabelSummary]) -> list[LabelToFix]:
     found = [
         LabelToFix(
             row.label,
-            f"probabilities {row.flag}: {row.expected:,.0f} expected, {row.present or 0:,.0f} "
-            f"present among {row.rows:,} known rows",
+            f"probabilities {row.flag}; expected in {row.expected:,.0f} of {row.rows:,} known "
+            f"rows, present in {row.present or 0:,.0f}",
         )
         for row in off
     ]
@@ -469,7 +473,7 @@ def _blind(rows: list[LabelSummary], name: str, expected: float) -> FirstLook:
         "The file has no truth, so its probabilities cannot be judged.",
         f"It expects {significant(expected)} labels per row.",
     )
-    why = "Add the truth to judge these predictions: a table of ids and labels."
+    why = "To judge these predictions, add the truth: a table of ids and labels."
     command = f"credibly import {name} --truth truth.csv --out with-truth.parquet"
     steps = [NextStep(why, "/import", "Import the truth", command)]
     return FirstLook(Verdict(words), [], steps, sorted(rows, key=lambda row: -row.expected), 0, [])

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from credibly.app.store.store import Rule
 
 NEIGHBOURS = 8
-CHANGES = 6
 SHOWN_LABELS = 60
 _CELLS = 2**21
 
@@ -89,11 +88,6 @@ class Item:
         head = self.labels[:SHOWN_LABELS]
         rest = [e for e in self.labels[SHOWN_LABELS:] if e.truth == 1 or e.chosen]
         return head + rest[: SHOWN_LABELS // 2]
-
-    @property
-    def changes(self) -> list[LabelOfRow]:
-        """Return the labels that would change the set first, nearest to their threshold."""
-        return sorted(self.labels, key=lambda each: abs(each.distance))[:CHANGES]
 
 
 def item_of(id: str, names: list[str], p: Array, y: Array | None, rule: Rule) -> Item:

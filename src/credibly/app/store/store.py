@@ -45,9 +45,9 @@ EntryKind = Literal[
 ENTRY_KINDS: dict[EntryKind, tuple[str, str]] = {
     "rows": ("All rows", "of all rows, the most probable first"),
     "probably-wrong": ("Probably wrong labels", "are probably wrong, the surest first"),
-    "missed": ("Missed", "are marked present, but not returned"),
-    "false-alarm": ("False alarms", "are marked absent, but returned"),
-    "hit": ("Right", "are marked present and returned"),
+    "missed": ("Missed", "are annotated as present, but not returned"),
+    "false-alarm": ("False alarms", "are annotated as absent, but returned"),
+    "hit": ("Right", "are annotated as present, and returned"),
     "borderline": ("Borderline", "in all, those closest to the threshold first"),
     "not-annotated": ("Not annotated", "are not annotated, but returned"),
     "disagreement": ("Files disagree", "are returned by only one of the two files"),
