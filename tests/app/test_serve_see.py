@@ -242,6 +242,20 @@ def test_tiles_have_a_size_and_more_come_while_scrolling(page):
 
 
 @pytest.mark.browser
+def test_every_picture_of_a_review_is_there_before_it_is_printed(page):
+    page.goto("/review")
+    page.wait_for_load_state("networkidle")
+    there = page.locator("#tiles img").evaluate_all("all => all.map((each) => each.naturalWidth)")
+    assert len(there) > 5
+    assert min(there) > 0
+    current = page.locator(".tile.current img, .tile.current .muted").first
+    page.keyboard.press("ArrowRight")
+    assert current.get_attribute("src") is None or "small" not in current.get_attribute("src")
+    page.emulate_media(media="print")
+    assert page.locator(".tile:visible").count() == page.locator(".tile").count()
+
+
+@pytest.mark.browser
 def test_numbers_of_other_inputs_are_greyed_until_the_input_is_right(page):
     page.goto("/decide?by=cost&miss=5")
     page.fill("form[data-live] input[name=miss]", "-3")

@@ -11,6 +11,7 @@ import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -372,27 +373,22 @@ class ExampleMaker:
 
     def examples(self, one: Predictions) -> list[Example]:
         """Return the worst rows, missed labels and false alarms in turns, each row once."""
-        found: list[Example] = []
         seen: set[int] = set()
-        orders = [_entries(score) for score in _scores(one).items()]
-        while orders and len(found) < self.count:
-            for order in list(orders):
-                if len(found) >= self.count:
-                    break
-                made = self._next(one, order, seen)
-                if made is None:
-                    orders.remove(order)
-                else:
-                    found.append(made)
-        return found
+        kinds = (self._of_kind(one, kind, score, seen) for kind, score in _scores(one).items())
+        turns = chain.from_iterable(zip_longest(*kinds))
+        return list(islice(filter(None, turns), self.count))
 
-    def _next(
-        self, one: Predictions, order: Iterator[tuple[str, int, int]], seen: set[int]
-    ) -> Example | None:
-        for kind, row, label in order:
-            id = str(one.ids[row])
+    def _of_kind(
+        self, one: Predictions, kind: str, score: Array, seen: set[int]
+    ) -> Iterator[Example]:
+        """Yield the worst label of each row, the worst rows first."""
+        worst = score.max(axis=1)
+        for row in np.argsort(-worst, kind="stable").tolist():
+            if worst[row] < 0:
+                return
             if row in seen:
                 continue
+            id, label = str(one.ids[row]), int(score[row].argmax())
             image, size = self._image(id)
             if not image and id not in self._texts:
                 continue
@@ -401,9 +397,8 @@ class ExampleMaker:
             text = self._texts.get(id, "")
             text = text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
             words = {("present", False): "missed", ("absent", True): "false alarm"}
-            kind = words.get((kind, probability >= 0.5), kind)
-            return Example(id, one.labels[label], kind, probability, text, image, size)
-        return None
+            called = words.get((kind, probability >= 0.5), kind)
+            yield Example(id, one.labels[label], called, probability, text, image, size)
 
     def _image(self, id: str) -> tuple[str, tuple[int, int]]:
         path = None if self._images is None else self._images.find(id)
@@ -426,16 +421,6 @@ def _scores(one: Predictions) -> dict[str, Array]:
         "present": np.where(y >= 0.5, 1 - p, -1.0),
         "absent": np.where((y >= 0) & (y < 0.5), p, -1.0),
     }
-
-
-def _entries(score: tuple[str, Array]) -> Iterator[tuple[str, int, int]]:
-    """Yield kind, row and label of the worst entry of each row, the worst rows first."""
-    kind, values = score
-    worst = values.max(axis=1)
-    for row in np.argsort(-worst, kind="stable").tolist():
-        if worst[row] < 0:
-            return
-        yield kind, row, int(values[row].argmax())
 
 
 def thumbnail(path: Path) -> tuple[str, tuple[int, int]]:

@@ -35,7 +35,6 @@ QueryText = Annotated[
 ]
 Top = Annotated[int, Query(ge=1, le=1000, description="how many rows to give back")]
 Raw = Annotated[bool, Query(description="before calibration")]
-Name = Annotated[str, Query(min_length=1, max_length=1000, description="name of a label")]
 Size = Annotated[float, Query(ge=0.05, le=1e6, description="labels per row, on average")]
 
 
