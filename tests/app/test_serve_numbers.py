@@ -76,7 +76,7 @@ def test_a_condition_that_is_not_wanted_is_said_in_words(client):
 
 def test_a_sample_is_called_one(partial):
     text = report.render({"one": partial[1]}, resamples=5, total_rows={"one": 1_000_000})
-    assert "A random sample of 3,000 of 1,000,000 rows" in text
+    assert "Measured on a random sample of 3,000 of 1,000,000 rows" in text
 
 
 def test_without_truth_nothing_is_shown_as_zero(tmp_path):

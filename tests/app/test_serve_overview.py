@@ -64,7 +64,7 @@ def test_wrong_labels_of_a_large_file_are_counted_in_all_rows(drawn, monkeypatch
     monkeypatch.setattr("credibly.app.store.files.SAMPLE", 1000)
     with TestClient(create_app([drawn[1]], hosts=["testserver"])) as client:
         home, errors = (client.get(path).text for path in ("/", "/errors?kind=probably-wrong"))
-    assert "A random sample of 1,000 of 3,000 rows" in home
+    assert "Measured on a random sample of 1,000 of 3,000 rows" in home
     total = re.search(r'data-total="(\d+)"', errors)[1]
     assert re.search(r'data-wrong="(\d+)"', home)[1] == total
     assert f"{total} labels are probably wrong." in home
