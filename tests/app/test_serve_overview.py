@@ -97,7 +97,7 @@ def test_labels_that_occur_together_are_shown_as_more_than_chance(drawn, client)
     cup, fork = (one.targets[known, k] == 1 for k in (0, 1))
     times = (cup & fork).mean() / (cup.mean() * fork.mean())
     assert times > 2
-    words = f"cup and fork: {times:.2g} times as often as by chance"
+    words = f"cup and fork: {times:.1f} times as often as by chance"
     for page in ("/", "/pairs"):
         cell = re.search(rf'"{words}"><rect class="cell (\w+)(.*?)</a>', client.get(page).text)
         assert cell[1].startswith("more"), page

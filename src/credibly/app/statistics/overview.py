@@ -90,7 +90,7 @@ def verdict(predictions: Predictions, atlas: list[LabelSummary]) -> Verdict:
         overall,
         *([counts] if counts else []),
         _accuracy(precision, atlas, p, y),
-        _labels(off),
+        _labels(off, len(atlas)),
     )
     grades = (level, graded(len(off) / max(len(atlas), 1), 0.1, 1 / 3), count)
     worst: Grade = "poor" if "poor" in grades else "fair" if "fair" in grades else "good"
@@ -175,10 +175,11 @@ def _accuracy(each: Array, rows: list[LabelSummary], p: Array, y: Array) -> str:
     return sentence
 
 
-def _labels(off: list[LabelSummary]) -> str:
+def _labels(off: list[LabelSummary], total: int) -> str:
     if not off:
         return "No label has probabilities that are clearly too high or too low."
-    parts = [f"The probabilities of {counted(len(off), 'label')} are clearly off."]
+    have = "has" if len(off) == 1 else "have"
+    parts = [f"{len(off)} of {counted(total, 'label')} {have} probabilities that are clearly off."]
     for flag in ("too high", "too low"):
         names = [row.label for row in off if row.flag == flag]
         parts += [f"{flag.capitalize()}: {_listed(names)}."] if names else []
