@@ -27,7 +27,7 @@ def verdict(one):
     sentences = re.findall(r"<p(?: class=\"headline\")?>(?!<span)(.*?)</p>", card, re.S)
     words = [unescape(each).replace("\u00a0", " ") for each in sentences]
     named = [
-        re.search(rf"Probabilities {flag}: (.*?)\.(?: Prob|$)", words[-1])
+        re.search(rf"{flag}: (.*?)\.(?: Too|$)", words[-1], re.IGNORECASE)
         for flag in ("too high", "too low")
     ]
     high, low = ([] if found is None else found[1].split(", ") for found in named)

@@ -113,7 +113,7 @@ def test_honest_labels_are_not_named_and_biased_ones_are():
     over = verdict(predictions(rows=3000, bias=1.0))
     assert set(over.too_high) == set(EVIL)
     assert over.too_low == []
-    assert "Probabilities too high: " in " ".join(over.sentences)
+    assert "Too high: " in " ".join(over.sentences)
     assert set(verdict(predictions(rows=3000, bias=-1.0)).too_low) == set(EVIL)
 
 
