@@ -470,16 +470,24 @@ def joint(world: World) -> Calls:
             ),
         )
     yield (
-        "sets, coverage",
-        lambda: {
-            "printed": world.command(
-                *("sets", world / "test.parquet", "--joint-coverage", "0.8"),
-                *("--joint-from", model, "--fit-on", world / "held-out.parquet"),
-                *("--out", world / "coverage.csv", "--quiet"),
-            ),
-            **world.files("coverage.csv"),
-        },
+        "evaluate",
+        lambda: world.command("evaluate", world / "test.parquet", "--joint-from", model, "--quiet"),
     )
+    for name, rule in {
+        "coverage": ["--joint-coverage", "0.8"],
+        "most probable": ["--most-probable"],
+    }.items():
+        yield (
+            f"sets, {name}",
+            lambda name=name, rule=rule: {
+                "printed": world.command(
+                    *("sets", world / "test.parquet", *rule, "--joint-from", model),
+                    *("--fit-on", world / "held-out.parquet"),
+                    *("--out", world / f"{name}.csv", "--quiet"),
+                ),
+                **world.files(f"{name}.csv"),
+            },
+        )
 
 
 def spark(world: World) -> Calls:

@@ -96,8 +96,10 @@ def methods(network: Scores, seed: int) -> Iterator[tuple[str, Callable[[], dict
         shares, products = model.mixture(chances, labels)
         shares, products = shares.T, products.transpose(1, 0, 2)
         score = model.log_likelihood(chances, truth, labels, coding="unknown")
+        sets, _ = model.most_probable(chances, labels)
         return {
             **_of_mixture(shares, products, truth, queries),
+            **_subset_accuracy(sets, truth),
             **_divergence(shares, products, real),
             "joint NLL": float(-score.mean() / len(labels) * 1000),
         }
@@ -146,6 +148,11 @@ def _across_folds(components: int, chances: Any, truth: Any, labels: Any) -> dic
         sums[1] += [each.sum() for each in _symmetric((truth[judged] == 1).astype(float))]
     pairs, triples = (sums[0] / np.maximum(sums[1], 1)).tolist()
     return {"held-out pairs": pairs, "held-out triples": triples}
+
+
+def _subset_accuracy(sets: Any, truth: Any) -> dict[str, float]:
+    whole = (truth >= 0).all(axis=1)
+    return {"subset accuracy": float((sets == (truth == 1))[whole].all(axis=1).mean() * 100)}
 
 
 def _divergence(shares: Any, products: Any, truth: Any) -> dict[str, float]:

@@ -102,6 +102,29 @@ def test_log_likelihood_sums_over_unknown_labels_and_to_one(joint):
         np.testing.assert_allclose(np.exp(found), shares @ np.array(agrees, float), rtol=1e-8)
 
 
+@each_joint
+def test_conditional_is_the_ratio_of_probabilities(joint):
+    found = joint.conditional("+a -b", INSIDE, LABELS)
+    given_both = joint.probability("+a -b +c", INSIDE, LABELS)
+    alone = joint.probability("+a -b", INSIDE, LABELS)
+    np.testing.assert_allclose(found[:, LABELS.index("c")], given_both / alone, rtol=1e-12)
+    assert (found[:, LABELS.index("a")] == 1).all()
+    assert (found[:, LABELS.index("b")] == 0).all()
+
+
+@each_joint
+def test_most_probable_set_is_the_best_of_all_with_one_component(joint):
+    sets, chances = joint.most_probable(INSIDE, LABELS)
+    shares = probabilities_of_sets(joint, INSIDE)
+    own = np.exp(joint.log_likelihood(INSIDE, sets.astype(int), LABELS))
+    np.testing.assert_allclose(own, chances, rtol=1e-8)
+    if len(joint.parameters.shares) == 1:
+        np.testing.assert_allclose(chances, shares.max(axis=1), rtol=1e-8)
+    else:
+        assert (chances <= shares.max(axis=1) * (1 + 1e-9)).all()
+        assert (chances >= 0.95 * shares.max(axis=1)).mean() > 0.9
+
+
 @pytest.mark.parametrize("query", ["+a -b", "-a -b", "a & b | !c", "(a | b) & (c | d)", "a | !a"])
 @each_joint
 def test_every_engine_gives_the_same_rows(joint, query, tmp_path):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from test_retrieve_joint import INSIDE, JOINTS, LABELS, SETS, drawn, probabilities_of_sets
 
-from credibly import InputError, Predictions
+from credibly import InputError, Predictions, evaluate
 from credibly.cli import main
 from credibly.retrieve import (
     Index,
@@ -69,6 +69,13 @@ def test_joint_coverage_holds_whether_the_model_is_right_or_not(level):
     assert np.mean(sizes["true"]) <= np.mean(sizes["independent"]) + 0.05
 
 
+def test_most_probable_sets_are_right_more_often_than_thresholds():
+    chances, truth, _ = drawn(JOINTS[2], 3000, seed=5)
+    sets, _ = JOINTS[2].most_probable(chances, LABELS)
+    right = (sets == truth).all(axis=1).mean()
+    assert right > ((chances >= 0.5) == truth).all(axis=1).mean() + 0.02
+
+
 def test_sets_need_its_labels_and_enough_rows():
     chances, truth, _ = drawn(JOINTS[0], 30, seed=5)
     with pytest.raises(InputError, match="only in the predictions"):
@@ -90,6 +97,29 @@ def written(path, chances, truth=None, start=0):
     )
     table.write(path)
     return path
+
+
+@each_joint
+def test_joint_metrics_equal_brute_force_however_rows_are_batched(joint, tmp_path):
+    chances, truth, shares = drawn(joint, 60, seed=8)
+    truth = truth.copy()
+    truth[:10, 1] = -1
+    path = written(tmp_path / "p.parquet", chances, truth)
+    found = evaluate(path, joint=joint, batch_rows=25).joint
+    names = list(joint.labels)
+    known = truth >= 0
+    for i, first in enumerate(LABELS):
+        for j, second in enumerate(LABELS):
+            if i == j:
+                continue
+            both = SETS[:, names.index(first)] & SETS[:, names.index(second)]
+            rows = known[:, i] & known[:, j]
+            assert found.expected_pairs[i, j] == pytest.approx((shares @ both)[rows].sum())
+            assert found.real_pairs[i, j] == ((truth[:, i] == 1) & (truth[:, j] == 1)).sum()
+    assert found.pairs == pytest.approx(found.expected_pairs.sum() / found.real_pairs.sum())
+    scores = joint.log_likelihood(chances, truth, LABELS, coding="unknown")
+    assert found.log_score == pytest.approx(scores.mean())
+    assert {first for first, *_ in found.pairs_missed(3)} <= set(LABELS)
 
 
 @each_joint
@@ -183,11 +213,21 @@ def test_sets_of_the_command_hold_all_labels(files, capsys, tmp_path):
     assert (
         "contains all its true labels with a probability of at least 0.8" in document["statement"]
     )
+    assert main([*arguments, "--most-probable", "--out", out]) == 0
+    assert json.loads(capsys.readouterr().out)["decision"]["decision"] == "most-probable-set"
 
 
-def test_also_of_the_command(files, capsys):
+def test_evaluate_and_also_of_the_command(files, capsys):
     test, model = f"{files}/test.parquet", f"{files}/joint.json"
     capsys.readouterr()
+    assert main(["evaluate", test, "--joint-from", model, "--json"]) == 0
+    (document,) = json.loads(capsys.readouterr().out)["files"]
+    numbers = document["numbers"]
+    assert numbers["joint log score"] > numbers["joint log score, independent"]
+    assert 0 <= numbers["subset accuracy"] <= 1
+    assert document["pairs"][0].keys() == {"labels", "expected", "real"}
+    assert main(["evaluate", test, "--joint-from", model]) == 0
+    assert "pairs of labels whose expected and real counts differ most" in capsys.readouterr().out
     search_also = ["search", test, "+a", "--joint", "--joint-from", model, "--also", "2"]
     assert main([*search_also, "--json"]) == 0
     also = json.loads(capsys.readouterr().out)["also"]
@@ -200,10 +240,7 @@ def test_also_of_the_command(files, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (
-            ["sets", "TEST", "--joint-coverage", ".8", "--out", "OUT"],
-            "--joint-coverage needs --joint-from",
-        ),
+        (["sets", "TEST", "--most-probable", "--out", "OUT"], "--most-probable needs --joint-from"),
         (
             ["sets", "TEST", "--top-k", "1", "--joint-from", "MODEL", "--out", "OUT"],
             "--joint-from needs",
@@ -212,6 +249,7 @@ def test_also_of_the_command(files, capsys):
             ["sets", "TEST", "--joint-coverage", ".8", "--joint-from", "TEST", "--out", "OUT"],
             "other rows",
         ),
+        (["evaluate", "TEST", "--joint-from", "TEST"], "other rows"),
         (["joint", "fit", "TEST", "--out", "OUT"], "--out must end in .json"),
         (["joint", "fit", "TEST", "--out", "OUT.json", "--components", "0"], "at least 1"),
     ],

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from credibly.cli import terminal
-from credibly.cli.command import Scanned, option
+from credibly.cli.command import File, Scanned, option
 from credibly.cli.terminal import cell
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ class Options(Scanned):
       credibly evaluate predictions.parquet
       credibly evaluate predictions.parquet --papers --intervals
       credibly evaluate raw.parquet calibrated.parquet --by-label --json
+      credibly evaluate test.parquet --joint-from held-out.parquet
       credibly evaluate parts/ --engine spark
 
     Args:
@@ -40,6 +41,9 @@ class Options(Scanned):
         bins: number of bins of the calibration errors
         min_count: minimum number of entries of a bin in ACE and MCE
         seed: seed of the resampling
+        joint_from: add joint log score, subset accuracy, and expected over real pairs and triples.
+            FILE holds held-out predictions to fit the joint model on, or the .json file that `joint
+            fit` wrote
     """
 
     predictions: tuple[str, ...] = option(positional=True)
@@ -49,12 +53,18 @@ class Options(Scanned):
     bins: int = option(15, between=(1, 100_000))
     min_count: int = option(30, between=(0, 2**53))
     seed: int = option(0, between=(0, 2**63 - 1))
+    joint_from: File | None = None
 
 
 def run(options: Options) -> None:
     from credibly.checks import listed
+    from credibly.retrieve.joint.model_selection import joint_from
     from credibly.workflows.evaluation import evaluate_all
 
+    joint = None
+    if options.joint_from is not None:
+        others = options.predictions
+        joint = joint_from(options.joint_from, others=others, partial=options.partial)
     results = evaluate_all(
         options.predictions,
         progress=lambda name: terminal.progress(name, total=1, quiet=options.silent),
@@ -63,6 +73,7 @@ def run(options: Options) -> None:
         intervals=options.intervals,
         seed=options.seed,
         partial=options.partial,
+        joint=joint,
         executor=options.engine,
     )
     if options.json:
@@ -79,6 +90,10 @@ def run(options: Options) -> None:
             terminal.print_text(f"{name}: no table, with only the most probable labels of rows.")
         elif options.by_label:
             terminal.print_table(name, ["label", *each.by_label], _by_label(each))
+        if each.joint is not None:
+            title = f"{name}: pairs of labels whose expected and real counts differ most"
+            rows = each.joint.pairs_missed(10)
+            terminal.print_table(title, ["label", "and", "rows expected", "real"], rows)
         if without := each.labels_without_truth:
             terminal.print_text(
                 f"{each.path}: {len(without)} of {len(each.labels)} labels have no known truth, "

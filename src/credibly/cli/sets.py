@@ -24,6 +24,7 @@ RULES = (
     "threshold",
     "cost",
     "joint_coverage",
+    "most_probable",
     "apply",
 )
 SHOWN = 20
@@ -31,8 +32,9 @@ SHOWN = 20
 NEEDS = {
     "map": ("save",),
     "min_precision": ("best_f",),
-    "joint_from": ("joint_coverage",),
+    "joint_from": ("joint_coverage", "most_probable"),
     "joint_coverage": ("joint_from",),
+    "most_probable": ("joint_from",),
 }
 """Options that change nothing without another one."""
 
@@ -77,8 +79,9 @@ class Options(Scanned):
         cost: costs of a missed label, a false alarm and a review: miss=5,false-alarm=1,review=0.5
         joint_coverage: minimum share of rows whose set contains all true labels (uses joint
             probabilities)
-        joint_from: for --joint-coverage: held-out predictions to fit the joint model on, or the
-            .json file that `joint fit` wrote
+        most_probable: return the most probable label set of each row (uses joint probabilities)
+        joint_from: for --joint-coverage and --most-probable: held-out predictions to fit the joint
+            model on, or the .json file that `joint fit` wrote
         apply: apply a rule that --save stored, without fitting
         save: store the fitted rule and its labels as JSON
         map: with --save: the map.json that made the probabilities. Map and rule are stored in one
@@ -102,6 +105,7 @@ class Options(Scanned):
     threshold: str | None = None
     cost: str | None = None
     joint_coverage: float | None = option(None, argument="level")
+    most_probable: bool | None = None
     joint_from: File | None = None
     apply: File | None = None
     save: File | None = None
@@ -134,7 +138,7 @@ def _rule(options: Options) -> Decision | Pipeline:
     from credibly import decide
     from credibly.pipeline import Pipeline
 
-    names = [name for name in RULES if getattr(options, name) is not None]
+    names = [name for name in RULES if getattr(options, name) not in (None, False)]
     if len(names) != 1:
         got = " and ".join(map(_flag, names)) or "none"
         raise input_error(f"give exactly one of {', '.join(map(_flag, RULES))}; got {got}.")
@@ -142,7 +146,7 @@ def _rule(options: Options) -> Decision | Pipeline:
     for other, needed in NEEDS.items():
         if getattr(options, other) and not any(getattr(options, x) for x in needed):
             raise input_error(f"{_flag(other)} needs {' or '.join(map(_flag, needed))}; add it.")
-    if options.save is not None and name in ("apply", "joint_coverage"):
+    if options.save is not None and name in ("apply", "joint_coverage", "most_probable"):
         raise input_error(f"--save stores a rule that is fitted here; {_flag(name)} fits none.")
     guarantee = _guarantee(options.guarantee or ("0.1" if name == "precision" else "expected"))
     makers: dict[str, Callable[[Any], Decision | Pipeline]] = {
@@ -155,9 +159,8 @@ def _rule(options: Options) -> Decision | Pipeline:
         "top_k": decide.TopK,
         "coverage": decide.Coverage,
         "apply": Pipeline.read,
-        "joint_coverage": lambda level: _joint_rule(options, level),
     }
-    return makers[name](getattr(options, name))
+    return makers.get(name, lambda _: _joint_rule(options))(getattr(options, name))
 
 
 def _flag(name: str) -> str:
@@ -202,13 +205,15 @@ def _numbers(flag: str, text: str) -> dict[str, float]:
     return found
 
 
-def _joint_rule(options: Options, level: float) -> Decision:
-    from credibly.retrieve import JointCoverage
+def _joint_rule(options: Options) -> Decision:
+    from credibly.retrieve.joint.label_sets import JointCoverage, MostProbableSet
     from credibly.retrieve.joint.model_selection import joint_from
 
     others = (options.predictions, options.fit_on)
     joint = joint_from(str(options.joint_from), others=others, partial=options.partial)
-    return JointCoverage(joint, level)
+    if options.joint_coverage is None:
+        return MostProbableSet(joint)
+    return JointCoverage(joint, options.joint_coverage)
 
 
 def _guarantee(text: str) -> Any:

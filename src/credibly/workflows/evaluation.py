@@ -22,6 +22,8 @@ from credibly.notebook import draw, html_table
 from credibly.predictions import Dataset, Predictions
 from credibly.predictions.shard import BATCH_ROWS
 from credibly.predictions.validation import label_mismatch
+from credibly.retrieve import Joint
+from credibly.retrieve.joint.pairs import JointNumbers, JointSums
 from credibly.types import Array, FilePath, JsonObject
 from credibly.workflows.rows import warn_of_fitted_rows
 
@@ -46,6 +48,7 @@ class Evaluation:
         label_intervals: 95 % limits of precision, recall and F1 of every label, if requested.
         intervals: 95 % intervals by metric, if requested.
         bins, min_count: settings of the calibration errors.
+        joint: metrics of whole label sets under a joint model, if one was given.
     """
 
     path: str
@@ -58,6 +61,7 @@ class Evaluation:
     label_intervals: dict[str, tuple[Array, Array]] = field(default_factory=dict)
     bins: int = 15
     min_count: int = 30
+    joint: JointNumbers | None = None
 
     def shown(self, *, papers: bool = False) -> dict[str, float]:
         """Return the metrics that tables print: log loss, calibration error, mAP and F1.
@@ -96,6 +100,11 @@ class Evaluation:
         }
         if self.intervals:
             document["intervals"] = self.intervals
+        if self.joint is not None:
+            document["pairs"] = [
+                {"labels": [first, second], "expected": expected, "real": real}
+                for first, second, expected, real in self.joint.pairs_missed(20)
+            ]
         if by_label:
             document["micro"] = self.micro
             document["by_label"] = {
@@ -141,6 +150,7 @@ def evaluate(
     intervals: bool = False,
     seed: int = 0,
     partial: bool = False,
+    joint: Joint | None = None,
     executor: str | Executor = "local",
     batch_rows: int = BATCH_ROWS,
     rows_in_memory: int = 2**22,
@@ -159,6 +169,9 @@ def evaluate(
             file.
         seed: seed of the resampling.
         partial: accept a folder with missing shards; otherwise it is an error.
+        joint: a joint model of labels, fitted on other rows (``joint_from``). Adds the joint
+            log score, subset accuracy, and expected / real pairs and triples, each also for
+            independent labels.
         executor: ``"local"``, this machine; ``"spark"`` or ``Spark(session)``, a cluster whose
             workers can access the files under the same path. The metrics agree to a relative
             1e-9.
@@ -193,7 +206,7 @@ def evaluate(
         worker.accumulate(dataset, found, _feed, lambda share: advance(0.5 * share))
         if found.known == 0:
             raise InputError(f"{path} must have some known truth; all of it is unknown.")
-        ranking, tables, ends = (), {}, {}
+        ranking, tables, ends, joint_numbers = (), {}, {}, None
         if isinstance(found, Summary):
             plan = RankPlan.whole(len(labels))
             if ranges and found.ranks is not None:
@@ -204,6 +217,8 @@ def evaluate(
             tables["micro"] = found.micro(min_count)
             tables["label_intervals"] = found.label_intervals() if intervals else {}
         numbers = found.numbers(*ranking, min_count=min_count)
+        if joint is not None:
+            joint_numbers = _add_joint(numbers, dataset, joint, worker)
         if intervals:
             options: JsonObject = {"min_count": min_count, "seed": seed}
             if small and dataset.every_label:
@@ -222,6 +237,7 @@ def evaluate(
             intervals=ends,
             bins=bins,
             min_count=min_count,
+            joint=joint_numbers,
             **tables,
         )
 
@@ -276,3 +292,18 @@ def _feed(accumulator: Any, batch: Predictions, first_row: int) -> None:
 
 def _feed_groups(accumulator: Any, batch: Predictions, first_row: int) -> None:
     accumulator.update(*batch.measured(), first_row=first_row)
+
+
+def _add_joint(
+    numbers: dict[str, float], dataset: Dataset, joint: Joint, executor: Executor
+) -> JointNumbers:
+    """Add the metrics of whole label sets, under the model and under independence."""
+    dataset.check_dense("a joint model")
+    alone = Joint.independent(dataset.labels)
+    found, independent = (
+        executor.accumulate(dataset, JointSums(each, dataset.labels), JointSums.feed).numbers()
+        for each in (joint, alone)
+    )
+    for name, value in found.numbers().items():
+        numbers |= {name: value, f"{name}, independent": independent.numbers()[name]}
+    return found

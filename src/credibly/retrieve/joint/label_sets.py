@@ -1,4 +1,4 @@
-"""Label sets by a joint model that contain all true labels of a row."""
+"""Label sets by a joint model: the most probable set, and sets that contain all true labels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,69 @@ from credibly.retrieve.joint.model import Joint
 from credibly.types import Array, JsonObject
 
 
-class JointCoverage(Decision):
+class _JointDecision(Decision):
+    """A decision by a joint model; columns are those of ``for_labels``, else of the fit."""
+
+    def __init__(self, joint: Joint) -> None:
+        joint.check_fitted()
+        self.joint = joint
+        self.labels: tuple[str, ...] = joint.labels
+
+    @classmethod
+    def _settings(cls) -> tuple[str, ...]:
+        return super()._settings()[1:]  # the joint model has a state of its own
+
+    def for_labels(self, labels: Sequence[str]) -> Self:
+        self.joint.check(labels)
+        bound = copy(self)
+        bound.labels = tuple(labels)
+        return bound
+
+    def state(self) -> JsonObject:
+        return {**super().state(), "labels": list(self.labels), "joint": self.joint.state()}
+
+    def _checked(self, probabilities: Array) -> Array:
+        if probabilities.shape[1] != len(self.labels):
+            raise InputError(
+                f"`probabilities` must have one column per label of `joint`, {len(self.labels)}; "
+                f"got {probabilities.shape[1]}."
+            )
+        return probabilities
+
+
+class MostProbableSet(_JointDecision):
+    """Select the most probable label set of each row under a joint model.
+
+    This set is most often right as a whole (subset accuracy). It is not always the set with the
+    most right labels.
+
+    Args:
+        joint: a fitted ``Joint``.
+
+    Example:
+        >>> probabilities = np.full((400, 2), 0.5)   # a cat or a dog, never both
+        >>> targets = np.tile([[1, 0], [0, 1]], (200, 1))
+        >>> joint = Joint(1).fit(probabilities, targets, labels=["cat", "dog"])
+        >>> MostProbableSet(joint).predict([[0.6, 0.55], [0.4, 0.45]])
+        array([[ True, False],
+               [False,  True]])
+    """
+
+    name = "most-probable-set"
+    fitted_on = "nothing"
+
+    @property
+    def statement(self) -> str:
+        return (
+            "Each row has the most probable label set under the joint model. Nothing is "
+            "guaranteed about it."
+        )
+
+    def _sets(self, probabilities: Array) -> Array:
+        return self.joint.most_probable(self._checked(probabilities), self.labels)[0]
+
+
+class JointCoverage(_JointDecision):
     r"""Select sets that contain all true labels of a row with probability ``level``.
 
     This is split conformal prediction with a joint score. The labels of a row are added in order of
@@ -50,31 +112,8 @@ class JointCoverage(Decision):
     _fitted = ("quantile", "num_rows")
 
     def __init__(self, joint: Joint, level: float = 0.9) -> None:
-        joint.check_fitted()
-        self.joint = joint
-        self.labels: tuple[str, ...] = joint.labels
+        super().__init__(joint)
         self.level = checks.fraction("level", level, low_open=True, high_open=True)
-
-    @classmethod
-    def _settings(cls) -> tuple[str, ...]:
-        return super()._settings()[1:]  # the joint model has a state of its own
-
-    def for_labels(self, labels: Sequence[str]) -> Self:
-        self.joint.check(labels)
-        bound = copy(self)
-        bound.labels = tuple(labels)
-        return bound
-
-    def state(self) -> JsonObject:
-        return {**super().state(), "labels": list(self.labels), "joint": self.joint.state()}
-
-    def _checked(self, probabilities: Array) -> Array:
-        if probabilities.shape[1] != len(self.labels):
-            raise InputError(
-                f"`probabilities` must have one column per label of `joint`, {len(self.labels)}; "
-                f"got {probabilities.shape[1]}."
-            )
-        return probabilities
 
     def _fit(self, probabilities: Array, targets: Array) -> None:
         # Rows with an unknown label are left out.

@@ -41,9 +41,13 @@ from credibly.retrieve.joint.fitting import NODE, Parameters, fit, row_weights
 from credibly.retrieve.query import (
     ALWAYS,
     NEVER,
+    And,
     Diagram,
+    Label,
     Query,
+    as_query,
     evaluate,
+    query_of,
 )
 from credibly.targets import Coding, Targets, TargetsLike
 from credibly.types import Array, ArrayLike, FilePath, JsonObject
@@ -156,6 +160,29 @@ class Joint:
         """
         return probability(query, probabilities, self.labels if labels is None else labels, self)
 
+    def conditional(
+        self, given: str | Query, probabilities: ArrayLike, labels: Sequence[str] | None = None
+    ) -> Array:
+        """Return the probability of each label in each row, given that the row satisfies ``given``.
+
+        Rows that cannot satisfy ``given`` get NaN.
+
+        Args:
+            given: a query, such as ``"+dog -cat"``.
+            probabilities: (rows, labels), with the columns ``labels`` or those of the fit.
+            labels: names of the columns, also of the result.
+        """
+        names = list(self.labels if labels is None else labels)
+        query = as_query(given, names)
+        alone = self.probability(query, probabilities, names)
+        result = np.full((len(alone), len(names)), np.nan)
+        possible = alone > 0
+        for place, name in enumerate(names):
+            both = query_of(And((query.expression, Label(name))))
+            chance = self.probability(both, probabilities, names)
+            np.divide(chance, alone, out=result[:, place], where=possible)
+        return np.minimum(result, 1.0)
+
     def prepare(self, names: Mapping[str, int], columns: Array) -> Array:
         """Return the weights of the products and of the empty set in each row, (2K + 1, rows)."""
         places = np.array([names[name] for name in self.labels])
@@ -250,6 +277,30 @@ class Joint:
             outside = np.take_along_axis(absent, order[None, rows, ::-1], axis=2).cumsum(axis=2)
             found[rows, :-1] = np.einsum("kr,krl->rl", weights, np.exp(outside))[:, ::-1]
         return np.clip(found, 0.0, 1.0)
+
+    def most_probable(
+        self, probabilities: ArrayLike, labels: Sequence[str] | None = None
+    ) -> tuple[Array, Array]:
+        """Return one label set per row, and its probability.
+
+        With one component it is the most probable set of all. With several, it is the best of the
+        sets that are most probable for their size under one of the components.
+        """
+        sets = np.zeros(np.shape(probabilities), bool)
+        best = np.zeros(len(sets))
+        for rows, weights, present, absent in self._products(probabilities, labels):
+            log_odds, none = present - absent, absent.sum(axis=2, keepdims=True)
+            for component in log_odds[: self.components]:
+                order = np.argsort(-component, axis=1, kind="stable")
+                steps = np.take_along_axis(log_odds, order[None], axis=2).cumsum(axis=2)
+                every = np.concatenate([none, none + steps], axis=2)
+                value = np.exp(_log_mass(weights[..., None], every))
+                size = value.argmax(axis=1)[:, None]
+                top = np.take_along_axis(value, size, axis=1)[:, 0]
+                better, rank = top > best[rows], np.argsort(order, axis=1)
+                best[rows] = np.where(better, top, best[rows])
+                sets[rows] = np.where(better[:, None], rank < size, sets[rows])
+        return sets, best
 
     def _given(
         self, probabilities: ArrayLike, labels: Sequence[str] | None
