@@ -21,7 +21,7 @@ Array: TypeAlias = "np.ndarray[Any, Any]"
 SavedState: TypeAlias = Mapping[str, Any]
 Mapped: TypeAlias = Callable[..., Array]
 
-BLOCK = 1 << 22  # limit on scores mapped at a time
+BLOCK = 1 << 16  # limit on scores mapped at a time
 
 
 class InputError(ValueError):
@@ -123,10 +123,15 @@ def in_blocks(function: Mapped, *matrices: Any, entries: int = BLOCK) -> Array:
 
     Intermediate results then take little memory, whatever the size of the matrices.
     """
-    step = max(1, entries // max(1, matrices[0].shape[1]))
-    starts = range(0, max(len(matrices[0]), 1), step)
-    parts = [function(*(each[at : at + step] for each in matrices)) for at in starts]
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+    step, count = max(1, entries // max(1, matrices[0].shape[1])), len(matrices[0])
+    first = function(*(each[:step] for each in matrices))
+    if count <= step:
+        return first
+    result = np.empty((count, *first.shape[1:]), first.dtype)
+    result[:step] = first
+    for at in range(step, count, step):
+        result[at : at + step] = function(*(each[at : at + step] for each in matrices))
+    return result
 
 
 def sigmoid(log_odds: Array) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -242,32 +242,41 @@ def _simplest(
 # Out-of-fold costs -------------------------------------------------------------------------------
 
 
+Block = tuple[Array, Array, Array, Array, Array]
+"""Row, label, log-odds, target and weight of each known entry of some rows."""
+
+
+def _blocks(entries: Entries) -> Iterator[Block]:
+    """Yield the known entries in blocks of rows, because all of them would take much memory."""
+    start = 0
+    for g, y, w in entries.pieces():
+        row, label = np.nonzero(w > 0)
+        yield start + row, label, g[row, label], y[row, label], w[row, label]
+        start += len(g)
+
+
 def _row_costs(
     entries: Entries, fold: Array, names: Sequence[str]
 ) -> tuple[dict[str, Array], Array]:
     """Return the out-of-fold log loss of every row, summed over its labels, and its weight."""
-    parts = list(entries.pieces())
-    g, y, w = (np.concatenate([part[i] for part in parts]) for i in range(3))
-    row, label = np.nonzero(w > 0)
-    known = g[row, label], y[row, label], w[row, label]
-    del parts, g, y, w  # most of the memory of a calibration
+    count, mass = len(fold), np.zeros(len(fold))
+    for row, _, _, _, w in _blocks(entries):
+        mass += np.bincount(row, w, minlength=count)
     pooled: _Cells | None = None
     found: dict[str, Array] = {}
     with warnings.catch_warnings():  # from folds; the fit on all rows warns too
         warnings.simplefilter("ignore", UserWarning)
         for name in names:
-            kind = type(from_name(name))
-            if issubclass(kind, SoftmaxTemperature):
-                each = _exact_costs(entries, fold, name)[row, label]
+            if issubclass(type(from_name(name)), SoftmaxTemperature):
+                exact, found[name] = _exact_costs(entries, fold, name), np.zeros(count)
+                for row, label, _, _, w in _blocks(entries):
+                    found[name] += np.bincount(row, w * exact[row, label], minlength=count)
             elif name == "per-label":
-                cells = _Cells(*known, label, entries.num_labels, fold[row])
-                each = cells.costs(name)
+                found[name] = _Cells(entries, fold, entries.num_labels).costs(name)
             else:
-                if pooled is None:
-                    pooled = _Cells(*known, np.zeros_like(label), 1, fold[row])
-                each = pooled.costs(name)
-            found[name] = np.bincount(row, known[2] * each, minlength=len(fold))
-    return found, np.bincount(row, known[2], minlength=len(fold))
+                pooled = pooled or _Cells(entries, fold, 1)
+                found[name] = pooled.costs(name)
+    return found, mass
 
 
 def _exact_costs(entries: Entries, fold: Array, name: str) -> Array:
@@ -289,45 +298,53 @@ class _Cells:
     then depends on the number of bins, not on the number of entries.
     """
 
-    def __init__(
-        self, g: Array, y: Array, w: Array, label: Array, num_labels: int, fold: Array
-    ) -> None:
-        bins = bin_numbers(g)
-        width = int(bins.max()) + 1
-        keys, self.cell = np.unique(label.astype(np.int64) * width + bins, return_inverse=True)
-        self.y, self.fold, self.folds = y, fold, int(fold.max()) + 1
-        weight = np.bincount(self.cell, w)
-        finite = np.isfinite(g)
-        means = np.bincount(self.cell, np.where(finite, w * np.where(finite, g, 0), 0)) / weight
-        infinite = np.zeros(len(keys))
-        infinite[self.cell[~finite]] = g[~finite]
-        means = np.where(infinite != 0, infinite, means)
+    def __init__(self, entries: Entries, fold: Array, num_columns: int) -> None:
+        self.entries, self.fold, self.num_columns = entries, fold, num_columns
+        keys = np.unique(np.concatenate([np.unique(self._keys(b)) for b in _blocks(entries)]))
+        shape = int(fold.max()) + 1, len(keys)
+        total, infinite = np.zeros(len(keys)), np.zeros(len(keys))
+        present, absent = np.zeros(shape[0] * shape[1]), np.zeros(shape[0] * shape[1])
+        self.cells = []
+        for block in _blocks(entries):
+            row, _, g, y, w = block
+            cell = np.searchsorted(keys, self._keys(block))
+            self.cells.append(cell.astype(np.int32))
+            finite = np.isfinite(g)
+            total += np.bincount(cell, w * np.where(finite, g, 0), minlength=len(keys))
+            infinite[cell[~finite]] = g[~finite]
+            spots = fold[row] * len(keys) + cell
+            present += np.bincount(spots, w * y, minlength=len(present))
+            absent += np.bincount(spots, w * (1 - y), minlength=len(absent))
+        self.present, self.absent = present.reshape(shape), absent.reshape(shape)
+        means = total / (self.present + self.absent).sum(axis=0)
         # One column per label, padded with bins of weight 0.
-        column = keys // width
-        sizes = np.bincount(column, minlength=num_labels)
-        place = np.arange(len(keys)) - (np.cumsum(sizes) - sizes)[column]
-        self.where = place, column
-        self.odds = np.zeros((int(sizes.max()), num_labels))
-        self.odds[self.where] = means
-        spots = fold * len(keys) + self.cell
-        size = self.folds * len(keys)
-        self.present, self.absent = (
-            np.bincount(spots, each, minlength=size).reshape(self.folds, -1)
-            for each in (w * y, w * (1 - y))
-        )
+        column = keys // NUM_BINS
+        sizes = np.bincount(column, minlength=num_columns)
+        self.where = np.arange(len(keys)) - (np.cumsum(sizes) - sizes)[column], column
+        self.odds = np.zeros((int(sizes.max()), num_columns))
+        self.odds[self.where] = np.where(infinite != 0, infinite, means)
+
+    def _keys(self, block: Block) -> Array:
+        """Return the number of the bin of each entry; each column has bins of its own."""
+        _, label, g, _, _ = block
+        return bin_numbers(g) + (label * NUM_BINS if self.num_columns > 1 else 0)
 
     def costs(self, name: str) -> Array:
-        """Return the log loss of every entry by a calibrator fitted on the other folds."""
+        """Return the log loss of every row by a calibrator fitted on the other folds."""
         mapped = np.empty(self.present.shape)
-        for fold in range(self.folds):
+        for fold in range(len(mapped)):
             calibrator = from_name(name)
             calibrator._fit(self._without(fold))
             mapped[fold] = calibrator._map(self.odds)[self.where]
         present, absent = log_loss(mapped, np.ones(1)), log_loss(mapped, np.zeros(1))
-        spots = self.fold, self.cell
-        with np.errstate(invalid="ignore"):
-            cost = np.where(self.y > 0, self.y * present[spots], 0)
-            return cost + np.where(self.y < 1, (1 - self.y) * absent[spots], 0)
+        costs = np.zeros(len(self.fold))
+        for cell, (row, _, _, y, w) in zip(self.cells, _blocks(self.entries), strict=True):
+            spots = self.fold[row], cell
+            with np.errstate(invalid="ignore"):
+                cost = np.where(y > 0, y * present[spots], 0)
+                cost += np.where(y < 1, (1 - y) * absent[spots], 0)
+            costs += np.bincount(row, w * cost, minlength=len(costs))
+        return costs
 
     def _without(self, fold: int) -> Entries:
         """Return the bins as entries, weighted by all folds except one."""
@@ -345,6 +362,9 @@ PER_UNIT = 128
 
 FAR = 16 * PER_UNIT
 """The last bins, of log-odds beyond ±4e6."""
+
+NUM_BINS = 2 * FAR + 3
+"""Bins of one column, with one at either end for infinite log-odds."""
 
 
 def bin_numbers(log_odds: Array) -> Array:

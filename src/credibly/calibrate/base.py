@@ -18,8 +18,8 @@ from credibly.types import Array, ArrayLike, JsonObject
 if TYPE_CHECKING:
     from torch import nn
 
-PIECE = 1 << 18
-"""Entries converted to float64 at a time: 2 MB per array, whatever the size of the whole."""
+PIECE = 1 << 16
+"""Entries converted to float64 at a time: 512 KB per array, whatever the size of the whole."""
 
 
 @dataclass(frozen=True)

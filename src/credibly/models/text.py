@@ -82,7 +82,9 @@ class TermsLinear(nn.Module):
     def __init__(self, num_terms: int, num_scores: int) -> None:
         super().__init__()
         # Zero, not random: the data contain no information on terms that training did not see.
-        self.weight = nn.Parameter(torch.zeros(num_terms, num_scores))
+        # NumPy's zeros take no memory until they are written, by a solver at its end.
+        zeros = np.zeros((num_terms, num_scores), np.float32)
+        self.weight = nn.Parameter(torch.from_numpy(zeros))
         self.bias = nn.Parameter(torch.zeros(num_scores))
 
     def forward(self, inputs: Tensors | Tensor) -> Tensor:

@@ -20,13 +20,14 @@ from torch import Tensor, nn
 from credibly.data.torch_datasets import Batch, RowSource, stream
 from credibly.losses.collectives import all_gather, process_count, process_rank
 from credibly.pipeline import Pipeline
-from credibly.runtime import sigmoid
+from credibly.runtime import in_blocks, sigmoid
 from credibly.targets import Targets
 from credibly.types import Array
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
+    from credibly.calibrate import Calibrator
     from credibly.data import Data
     from credibly.data.torch_datasets import TorchRows
     from credibly.losses import Loss
@@ -358,9 +359,9 @@ class EpochEvaluator:
         from credibly import decide, metrics
         from credibly.metrics.summaries import MIN_COUNT
 
-        if self.recipe.calibrate != "none":
-            odds = self._calibrated(odds)
-        estimates = sigmoid(odds)
+        calibrator = self._calibrator(odds)
+        # Another array of log-odds would be as large as the scores.
+        estimates = in_blocks(lambda block: sigmoid(calibrator.transform(block)), odds)
         precision = metrics.average_precision(ranked, self.targets)
         figures = {
             "nll": self._log_loss(estimates),
@@ -380,9 +381,11 @@ class EpochEvaluator:
         chosen = self.recipe.select
         return {**figures, "selection": costs[chosen] if chosen in costs else -figures[chosen]}
 
-    def _calibrated(self, odds: Array) -> Array:
+    def _calibrator(self, odds: Array) -> Calibrator:
         from credibly import calibrate
 
+        if self.recipe.calibrate == "none":
+            return calibrate.Identity()
         # Two parameters need far fewer than a million entries, and every epoch pays for this fit.
         known = np.flatnonzero((self.targets.matrix >= 0).any(axis=1))
         rows = known[:: max(1, len(known) * odds.shape[1] // ENTRIES_TO_FIT)]
@@ -391,7 +394,7 @@ class EpochEvaluator:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             weights = None if self.weights is None else self.weights[rows]
-            return calibrate.Affine().fit(odds[rows], self.targets[rows], weights).transform(odds)
+            return calibrate.Affine().fit(odds[rows], self.targets[rows], weights)
 
     def _log_loss(self, estimates: Array) -> float:
         from credibly.metrics import log_loss

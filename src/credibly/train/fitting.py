@@ -177,6 +177,7 @@ class _Job:
             scores = None
             if isinstance(self.recipe, Solved):
                 scores, run.candidates = _solve(self, rows, trained)
+                give_back()  # what the search has freed
             else:
                 _train(self, rows, trained)
             return _finish(self, run, rows, trained, scores)
@@ -325,9 +326,9 @@ def _solve(job: _Job, rows: Data, network: nn.Module) -> tuple[Tensor | None, Js
     assert isinstance(recipe, Solved)
     assert isinstance(network, HeadedModule)  # Solved recipes name built-in networks
     rows = rows.take(rows.split != TEST)
-    targets, folds = rows.dense_targets.astype(np.float64), Folds.of(rows, recipe)
+    folds = Folds.of(rows, recipe)
     found = solve_head(
-        *(network, _layer_inputs(network, rows), targets, criterion, folds, recipe),
+        *(network, _layer_inputs(network, rows), rows.dense_targets, criterion, folds, recipe),
         weights=rows.weights,
         penalties=recipe.penalties,
         callback=_logging(job),
@@ -338,10 +339,7 @@ def _solve(job: _Job, rows: Data, network: nn.Module) -> tuple[Tensor | None, Js
     figures = _in_json({key: best[key] for key in ("nll", "map", "ace") if key in best})
     row = {"model": recipe.model, **figures, "l2": found.l2, "trials": trials, "weight": 1.0}
     document = {"version": 1, "folds": recipe.folds, "candidates": [row]}
-    scores = torch.from_numpy(found.scores) if recipe.folds else None
-    del found
-    give_back()  # what the search has freed
-    return scores, document
+    return torch.from_numpy(found.scores) if recipe.folds else None, document
 
 
 def _layer_inputs(network: nn.Module, rows: Data) -> Matrix:
@@ -412,6 +410,7 @@ def _finish(job: _Job, run: Run, rows: Data, network: nn.Module, scores: Tensor 
     test_scores = scores_of(test) if len(test) else None
     run.model.cpu()
     run.criterion.cpu()
+    give_back()  # what scoring has freed
     if scores is not None:
         array = scores.numpy()
         if run.recipe.calibrate != "none":

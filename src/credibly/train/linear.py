@@ -54,6 +54,9 @@ MAX_PROBE_ROWS = 16_384
 MAX_PROBE_ENTRIES = 20_000_000
 """Scores of these rows: some 500 MB with the features."""
 
+SCORED_AT_ONCE = 16
+"""Columns of a sparse layer whose weights are in float64 at once."""
+
 Measure = Callable[[Array, Array], Figures]
 """From scores and log-odds of the scored rows to their metrics; ``selection`` chooses."""
 
@@ -154,7 +157,13 @@ class Layer:
 
     def scores(self, inputs: Matrix) -> Array:
         """Return the scores of a dense or CSR matrix of rows."""
-        return inputs @ self.weight.astype(np.float64, copy=False) + self.bias
+        if not sparse.issparse(inputs):
+            return inputs @ self.weight.astype(np.float64, copy=False) + self.bias
+        scores = np.empty((inputs.shape[0], len(self.bias)))
+        for first in range(0, len(self.bias), SCORED_AT_ONCE):
+            part = slice(first, first + SCORED_AT_ONCE)
+            scores[:, part] = inputs @ self.weight[:, part].astype(np.float64) + self.bias[part]
+        return scores
 
     @torch.no_grad()
     def copy_to(self, head: nn.Linear | TermsLinear) -> None:
@@ -172,7 +181,6 @@ class Solution:
         layer: trained on all rows that some fold trains on.
         l2: the penalty: scikit-learn's 1/C.
         scores: out-of-fold, of the scored rows.
-        log_odds: the link of the loss applied to ``scores``.
         tried: ``l2`` and the metrics of the scored rows for each penalty, in the order of
         trial.
     """
@@ -180,7 +188,6 @@ class Solution:
     layer: Layer
     l2: float
     scores: Array
-    log_odds: Array
     tried: list[Figures]
 
 
@@ -241,15 +248,16 @@ def solve(
     axes = _Axes.of(inputs, folds.trained, max_axes)
     problem = _LinearProblem(
         *(axes.along(inputs), targets, criterion, axes.lengths),
-        *(max_iterations, tolerance, block, weights),
+        *(max_iterations, tolerance, block, weights, inputs.dtype),
     )
     search = _Search(
         _grid(axes.lengths) if penalties is None else list(penalties), all=penalties is not None
     )
     # Weights have the precision of the inputs, which they are solved in.
-    zeros = np.zeros((len(axes.lengths), len(bias)), problem.inputs.dtype)
-    start = Layer(zeros, np.asarray(bias, np.float64))
-    begin = best = last = [start] * len(folds)
+    shape = len(axes.lengths), len(bias)
+    first = Layer(np.zeros(shape, problem.inputs.dtype), np.asarray(bias, np.float64))
+    begin = best = last = [first] * len(folds)
+    del first  # the layers are most of the memory
     if state is not None:
         with restoring(state) as saved:
             if saved is not None:
@@ -260,10 +268,15 @@ def solve(
         begin, l2 = last if search.all else best, search.penalties[at]
         last = []  # frees memory where it is neither the best nor the start
         last = [
-            problem.minimum(inside, l2, layer)
+            problem.minimise(copy.deepcopy(layer), inside, l2)
             for layer, (inside, _) in zip(begin, folds.parts, strict=True)
         ]
-        figures = measure(*problem.out_of_fold(last, folds)) if measure else {"selection": 0.0}
+        figures = {"selection": 0.0}
+        if measure is not None:
+            scored = problem.out_of_fold(last, folds)
+            give_back()
+            figures = measure(*scored)
+            del scored
         search.tried.append((at, {"l2": l2, **figures}))
         best = last if search.best == at else best
         search.report(callback)
@@ -272,21 +285,25 @@ def solve(
             write_checkpoint(state, len(search.tried), _checkpoint(search, kept))
         callback.on_update(len(search.tried), len(search.tried) + (search.next() is not None))
     l2 = search.penalties[search.best]
-    scores, odds = problem.out_of_fold(best, folds) if measure else (np.zeros((0, 0)),) * 2
-    weight = np.stack([each.weight for each in best]).mean(axis=0, dtype=np.float64)
-    mean = Layer(weight, np.stack([each.bias for each in best]).mean(axis=0))
-    del begin, best, last
+    scores = problem.out_of_fold(best, folds)[0] if measure else np.zeros((0, 0))
+    del begin, last
     give_back()
-    final = dataclasses.replace(
-        problem,
-        inputs=problem.inputs.astype(np.float64),
-        tolerance=tolerance / 100,
-        max_iterations=3 * max_iterations,
-    )
-    layer = final.minimum(folds.trained, l2, mean)
+    weight, biases = np.zeros(shape), np.zeros(len(bias))
+    for each in best:
+        weight += each.weight
+        biases += each.bias
+    weight /= len(best)
+    layer = Layer(weight, biases / len(best))
+    del best, each
+    give_back()
+    options = {"max_iterations": 3 * max_iterations, "tolerance": tolerance / 100}
+    if sparse.issparse(inputs):  # L-BFGS keeps a score of vectors of this size, now in float64
+        options["block"] = block // 2
+    final = dataclasses.replace(problem, **options, dtype=np.dtype(np.float64))
+    final.minimise(layer, folds.trained, l2)
     problem.fit_state(criterion, layer, folds.trained)
     tried = [figures for _, figures in search.tried]
-    return Solution(axes.put_back(layer), l2, scores, odds, tried)
+    return Solution(axes.put_back(layer), l2, scores, tried)
 
 
 def solve_head(
@@ -310,8 +327,12 @@ def solve_head(
     own = None if weights is None else weights[scored]
     evaluator = EpochEvaluator(recipe, None, targets[scored], own)
 
+    from credibly.losses import Loss
+
     def measure(scores: Array, odds: Array) -> Figures:
-        return evaluator.figures(odds, pipeline.ranking_scores(scores))
+        if type(criterion).ranking_scores is not Loss.ranking_scores:
+            scores = pipeline.ranking_scores(scores)
+        return evaluator.figures(odds, scores)
 
     bias = network.head.bias.detach().cpu().double().numpy()
     by = measure if len(scored) else None
@@ -462,29 +483,31 @@ class _LinearProblem:
     max_iterations: int
     tolerance: float
     block: int
-    weights: Array | None = None
+    weights: Array | None
+    dtype: np.dtype
 
-    def minimum(self, rows: Array, l2: float, start: Layer) -> Layer:
-        """Return the layer that minimises the loss over these rows."""
-        inputs = self.inputs[rows]
-        targets = torch.from_numpy(self.targets[rows].astype(inputs.dtype, copy=False))
+    def minimise(self, layer: Layer, rows: Array, l2: float) -> Layer:
+        """Minimise the loss over these rows, starting from ``layer``; change and return it."""
+        inputs = self.inputs[rows].astype(self.dtype, copy=False)
         weights = None
         if self.weights is not None:
-            weights = torch.from_numpy(self.weights[rows].astype(inputs.dtype))
-        columns = inputs.T.tocsr() if sparse.issparse(inputs) else inputs.T
-        count = targets.shape[1]
-        step = count
-        if _separate(self.criterion) and len(start.bias) == count:
+            weights = torch.from_numpy(self.weights[rows].astype(self.dtype))
+        columns = inputs.T
+        if sparse.issparse(inputs) and self.dtype == np.float32:
+            columns = columns.tocsr()  # for ``_product``; in float64 a copy would take memory
+        step = count = self.targets.shape[1]
+        if _separate(self.criterion) and len(layer.bias) == count:
             step = max(1, self.block // max(len(self.lengths), 1))
-        weight, bias = start.weight.copy(), start.bias.copy()
         for first in range(0, count, step):
             chosen = slice(None) if step >= count else slice(first, first + step)
-            own = targets[:, chosen].contiguous()
+            targets = self.targets[:, chosen][rows]
+            own = torch.from_numpy(np.ascontiguousarray(targets, self.dtype))
             if (own >= 0).any():
-                part = Layer(weight[:, chosen], bias[chosen])
+                part = Layer(layer.weight[:, chosen], layer.bias[chosen])
                 found = self._minimum((inputs, columns), own, weights, l2, part)
-                weight[:, chosen], bias[chosen] = found.weight, found.bias
-        return Layer(weight, bias)
+                part.weight[:], part.bias[:] = found.weight, found.bias
+        give_back()
+        return layer
 
     def _minimum(
         self,
@@ -511,11 +534,13 @@ class _LinearProblem:
             slope = torch.autograd.grad(loss, scores)[0].numpy()
             weight = own.weight.ravel()
             value = float(loss.detach()) + l2 / terms / 2 * float(weight @ weight)
-            slopes = _product(columns, slope).ravel() + l2 / terms * weight
-            return value, np.concatenate([slopes, slope.sum(axis=0)]) * unit
+            slopes = np.concatenate([_product(columns, slope).ravel(), slope.sum(axis=0)])
+            slopes[:size] += l2 / terms * weight
+            slopes *= unit
+            return value, slopes
 
         first = np.concatenate([start.weight.ravel(), start.bias]).astype(inputs.dtype) / unit
-        constant, _ = value_and_slope(np.where(np.arange(len(first)) < size, 0, first))
+        constant = value_and_slope(np.where(np.arange(len(first)) < size, 0, first))[0]
         gain = self.tolerance * abs(constant)
         return layer(lbfgs(value_and_slope, first, gain, self.max_iterations))
 
@@ -537,14 +562,18 @@ class _LinearProblem:
             criterion = copy.deepcopy(self.criterion).eval()
             self.fit_state(criterion, layer, inside)
             scores.append(layer.scores(self.inputs[outside]))
-            odds.append(Pipeline(criterion).link_log_odds(scores[-1]))
-        return folds.averaged(scores), folds.averaged(odds)
+            linked = Pipeline(criterion).link_log_odds(scores[-1])
+            odds.append(scores[-1] if np.array_equal(linked, scores[-1]) else linked)
+        averaged = folds.averaged(scores)
+        if all(one is other for one, other in zip(scores, odds, strict=True)):
+            return averaged, averaged  # as for bce; the arrays are large
+        return averaged, folds.averaged(odds)
 
     def fit_state(self, criterion: Loss, layer: Layer, rows: Array) -> None:
         """Fit the state of the link, if it has one, on these rows."""
         if criterion.has_state:
             scores = torch.from_numpy(layer.scores(self.inputs[rows]))
-            criterion.fit_state([(scores, torch.from_numpy(self.targets[rows]))])
+            criterion.fit_state([(scores, torch.from_numpy(self.targets[rows]).double())])
 
 
 def _product(matrix: Matrix, dense: Array) -> Array:
