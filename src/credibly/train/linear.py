@@ -246,9 +246,10 @@ def solve(
     """
     callback = callback or Callback()
     axes = _Axes.of(inputs, folds.trained, max_axes)
+    rotated = axes.along(inputs)
     problem = _LinearProblem(
-        *(axes.along(inputs), targets, criterion, axes.lengths),
-        *(max_iterations, tolerance, block, weights, inputs.dtype),
+        *(rotated, targets, criterion, axes.lengths),
+        *(max_iterations, tolerance, block, weights, rotated.dtype),
     )
     search = _Search(
         _grid(axes.lengths) if penalties is None else list(penalties), all=penalties is not None
