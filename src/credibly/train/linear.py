@@ -289,13 +289,8 @@ def solve(
     scores = problem.out_of_fold(best, folds)[0] if measure else np.zeros((0, 0))
     del begin, last
     give_back()
-    weight, biases = np.zeros(shape), np.zeros(len(bias))
-    for each in best:
-        weight += each.weight
-        biases += each.bias
-    weight /= len(best)
-    layer = Layer(weight, biases / len(best))
-    del best, each
+    layer = _mean(best)
+    del best
     give_back()
     options = {"max_iterations": 3 * max_iterations, "tolerance": tolerance / 100}
     if sparse.issparse(inputs):  # L-BFGS keeps a score of vectors of this size, now in float64
@@ -305,6 +300,16 @@ def solve(
     problem.fit_state(criterion, layer, folds.trained)
     tried = [figures for _, figures in search.tried]
     return Solution(axes.put_back(layer), l2, scores, tried)
+
+
+def _mean(layers: list[Layer]) -> Layer:
+    """Return the mean of layers, in float64."""
+    weight, bias = np.zeros(layers[0].weight.shape), np.zeros(len(layers[0].bias))
+    for layer in layers:
+        weight += layer.weight
+        bias += layer.bias
+    weight /= len(layers)
+    return Layer(weight, bias / len(layers))
 
 
 def solve_head(
