@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -23,8 +23,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
 from benchmarks.timing import in_turns, median, ratio
-from credibly.losses import BCE, SPA, Asymmetric, Focal, LabelPairs, TwoWay
-from credibly.losses.fused.form import force_torch
+from credibly.losses import BCE, SPA, Asymmetric, BinaryLoss, Focal, LabelPairs, TwoWay
 
 SIZES = ((256, 80), (32, 9605))
 BASE = "nn.BCEWithLogitsLoss"
@@ -167,18 +166,18 @@ class _Empty(torch.autograd.Function):
 
 
 def _steps(scores: Tensor, targets: Tensor, cube: bool) -> dict[str, Callable[[], object]]:
-    def step(loss: Loss, path: Callable[[], object] = nullcontext) -> Callable[[], object]:
-        def once() -> None:
-            scores.grad = None
-            with path():  # type: ignore[attr-defined]
-                loss(scores, targets).backward()
-
-        return once
+    def step(loss: Loss) -> Callable[[], object]:
+        return _plain_step(loss, scores, targets)
 
     ours = _losses()
+    formulas = {
+        f"{name}, formula": step(loss.plain_mean)
+        for name, loss in ours.items()
+        if isinstance(loss, (BinaryLoss, TwoWay))
+    }
     steps = {BASE: step(torch.nn.BCEWithLogitsLoss()), "nothing": step(_Nothing())}
     steps |= {name: step(loss) for name, loss in ours.items()}
-    steps |= {f"{name}, formula": step(loss, force_torch) for name, loss in ours.items()}
+    steps |= formulas
     steps["SPA, as one would write it"] = step(naive_spa)
     steps["Asymmetric, as its authors print it"] = step(naive_asymmetric)
     if cube:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -25,27 +24,6 @@ from credibly.vectormath import INNER, THIN
 
 ValueAndGradient: TypeAlias = tuple[Tensor, Tensor | None]
 """A scalar, and a new tensor like the scores, or None where no gradient is needed."""
-
-_torch_everywhere = False
-
-
-@contextmanager
-def force_torch() -> Iterator[None]:
-    """Use the formulas for CPU tensors too, as on a GPU, in tests and timings.
-
-    Example:
-        >>> from credibly.losses import SPA
-        >>> scores, targets = torch.zeros(1, 2), torch.tensor([[1.0, 0.0]])
-        >>> with force_torch():
-        ...     SPA()(scores, targets)
-        tensor(0.3514)
-    """
-    global _torch_everywhere
-    before, _torch_everywhere = _torch_everywhere, True
-    try:
-        yield
-    finally:
-        _torch_everywhere = before
 
 
 class FusedForm(ABC):
@@ -134,7 +112,7 @@ ZEROS = {torch.float32: np.float32(0), torch.float64: np.float64(0)}
 
 def takes_loops(scores: Tensor) -> bool:
     """Return whether compiled loops run on tensors like ``scores``."""
-    return scores.is_cpu and scores.dtype in ZEROS and not _torch_everywhere
+    return scores.is_cpu and scores.dtype in ZEROS
 
 
 def rows_and_labels(scores: Tensor) -> tuple[int, int]:
