@@ -70,12 +70,6 @@ def test_wrong_labels_of_a_large_file_are_counted_in_all_rows(drawn, monkeypatch
     assert f"{total} labels are probably wrong." in home
 
 
-def test_the_interval_of_estimated_errors_holds_the_estimate(drawn):
-    found = review.label_issues(drawn[0])
-    for each in [*found.errors, found.total]:
-        assert each.low <= each.expected <= each.high
-
-
 def test_the_first_page_is_graded_by_its_worst_sign(tmp_path):
     """Every probability is nearly right, and twice as many labels are expected as there are."""
     rng = np.random.default_rng(0)

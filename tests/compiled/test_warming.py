@@ -19,7 +19,7 @@ def test_warming_up_compiles_each_part_once(tmp_path, monkeypatch):
     monkeypatch.setattr(compiled, "cache_folder", lambda: folder)
     monkeypatch.setattr(warming, "cache_folder", lambda: folder)
 
-    def parts(_losses, _double):
+    def parts(_losses):
         @compiled.compiled(error_model="numpy")
         def twice(x):
             return 2 * x

@@ -26,7 +26,6 @@ class ImportOptions:
             name of the array
         suffix: ending to remove from ids, e.g. .jpg
         label_column: column of the truth that lists the labels of a row (default: labels, tags, …)
-        separator: separator of the labels in such a list
         certain: accept logits even if all of them lie in [0, 1]
         coding: meaning of −1 if all targets are −1 or +1; signed: absent; unknown: unknown
     """
@@ -40,7 +39,6 @@ class ImportOptions:
     truth_columns: str | None = None
     suffix: str = ""
     label_column: str | None = None
-    separator: str | None = None
     certain: bool = False
     coding: Literal["signed", "unknown"] | None = None
 

@@ -131,16 +131,16 @@ def _show(options: Options, issues: LabelIssues) -> None:
         terminal.print_table(title, columns, rows, MAX_SHOWN)
     if issues.errors:
         rows = [
-            (each.label, each.known, f"{each.expected:.1f}", f"{each.low:.1f} – {each.high:.1f}")
+            (each.label, each.known, f"{each.expected:.1f}")
             for each in sorted(issues.errors, key=lambda each: -each.expected)
         ]
-        columns = ("label", "known", "errors, estimated", "95 % interval")
+        columns = ("label", "known", "errors, estimated")
         terminal.print_table("Labels with the most errors:", columns, rows, MAX_SHOWN)
     if total := issues.total:
         terminal.print_text(
             f"About {total.expected:,.0f} of {total.known:,} known labels are estimated to be "
-            f"wrong ({total.low:,.0f} to {total.high:,.0f}, 95 %). The estimate also counts "
-            "mistakes of the model. To check it, review a random sample."
+            "wrong. The estimate also counts mistakes of the model. To check it, review a random "
+            "sample."
         )
     if options.out is not None:
         terminal.print_text(f"Wrote {counted(len(issues), 'label')} to {options.out}.")

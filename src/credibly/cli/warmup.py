@@ -22,11 +22,9 @@ class Options(Printed):
 
     Args:
         losses: names of losses, separated by commas (default: all losses with compiled loops)
-        double: also compile losses for float64
     """
 
     losses: str | None = None
-    double: bool = False
 
 
 def run(options: Options) -> None:
@@ -44,5 +42,5 @@ def run(options: Options) -> None:
             print(f"compiling: {part}", file=sys.stderr)
 
     arguments = {} if names is None else {"losses": names}
-    result = warm_up(double=options.double, progress=show, **arguments)
+    result = warm_up(progress=show, **arguments)
     tell(options, result.to_dict(), str(result))

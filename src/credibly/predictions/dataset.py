@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -26,8 +26,18 @@ from credibly.predictions.shard import (
     pieces_of,
     place_of,
 )
-from credibly.predictions.validation import Batch, id_hashes, label_mismatch
+from credibly.predictions.validation import (
+    NOTHING,
+    Batch,
+    id_hashes,
+    label_mismatch,
+    stacked,
+    stacked_targets,
+)
 from credibly.types import Array, FilePath
+
+if TYPE_CHECKING:
+    from credibly.predictions.table import Predictions
 
 Rows = slice | Sequence[int] | Array
 ROW_CELLS = 64
@@ -251,3 +261,17 @@ def row_index(rows: Rows) -> slice | Array:
         raise InputError(f"rows must be a slice, indices or a mask; got {rows!r}. Use [{rows}].")
     chosen = to_numpy(rows)
     return chosen if chosen.size else chosen.astype(np.intp)  # numpy reads [] as floats
+
+
+def joined(batches: Sequence[Predictions]) -> Predictions:
+    """Return the rows of all batches of a dataset in one table."""
+    first = batches[0]
+    matrices = {}
+    for name, fill in (("probabilities", 0), ("scores", 0), ("targets", -1), ("top", NOTHING)):
+        each = [getattr(batch, name) for batch in batches]
+        matrices[name] = None if each[0] is None else stacked(each, fill)
+    truth = [batch.all_targets for batch in batches if batch.all_targets is not None]
+    ids = np.concatenate([batch.ids for batch in batches])
+    return replace(
+        first, ids=ids, all_targets=stacked_targets(truth) if truth else None, **matrices
+    )

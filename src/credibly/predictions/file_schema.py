@@ -55,17 +55,15 @@ class Schema:
     """The content of a predictions file, as its footer describes it.
 
     Attributes:
-        columns: names of all columns, in the order of the file.
         labels: names of the labels, in the order of the metadata if the file has any.
         has_scores, has_targets: whether the optional columns exist.
         soft: whether the truth may lie between 0 and 1.
-        types: Arrow type of each column.
+        types: Arrow type of each column, in the order of the file.
         metadata: what the writer knew, without the keys of the layout itself.
         top: whether the file has the most probable labels of each row, not a column per label.
         checked_rows: number of rows whose ids the writer found distinct; 0 if not stored.
     """
 
-    columns: tuple[str, ...]
     labels: list[str]
     has_scores: bool
     has_targets: bool
@@ -95,7 +93,6 @@ class Schema:
         document = decode_metadata(raw, where)
         checked = document.get(IDS_CHECKED)
         about: JsonObject = {
-            "columns": tuple(names),
             "types": types,
             "metadata": {key: value for key, value in document.items() if key not in RESERVED},
             "checked_rows": checked if isinstance(checked, int) else 0,

@@ -78,8 +78,6 @@ class Layout:
         suffix: removed from the end of ids, for example ``".jpg"``.
         label_column: a column of the truth that lists the labels of each row; by default
             ``labels``, ``tags`` or a similar name.
-        separator: the text between the labels of such a list; by default it is detected so that
-            every part is a known label.
         value_columns: the columns of the values, with ``*`` for the label, such as ``pred_*``; in
             files of arrays, the name of the array. By default the usual names.
         truth_columns: the columns or the array of the truth, in the same form.
@@ -90,7 +88,6 @@ class Layout:
     id_column: str | None = None
     suffix: str = ""
     label_column: str | None = None
-    separator: str | None = None
     value_columns: str | None = None
     truth_columns: str | None = None
     coding: Coding | None = None

@@ -313,15 +313,14 @@ def _from_lists(
         )
     cells = foreign_files.column(table, name).to_pylist()
     place = {label: position for position, label in enumerate(labels)}
-    separator = layout.separator or _separator(cells, place)
+    separator = _separator(cells, place)
     targets = np.zeros((len(cells), len(labels)), dtype=np.int8)
     for row, cell in enumerate(cells):
         for part in _parts(cell, separator):
             if part not in place:
                 raise InputError(
                     f"{where}row {row}, column {name!r} must list known labels, separated by "
-                    f"{separator!r}; got {part!r}. {nearest(part, labels)} Another separator is "
-                    "given by `separator`."
+                    f"{separator!r}; got {part!r}. {nearest(part, labels)}"
                 )
             targets[row, place[part]] = 1
     return targets

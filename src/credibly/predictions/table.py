@@ -25,6 +25,7 @@ from credibly.predictions.dataset import (
     ROW_CELLS,
     DatasetFiles,
     Rows,
+    joined,
     needs_columns,
     present,
     row_index,
@@ -37,8 +38,6 @@ from credibly.predictions.validation import (
     label_mismatch,
     positions,
     smallest,
-    stacked,
-    stacked_targets,
 )
 from credibly.predictions.writer import Writer
 from credibly.targets import Coding, SparseTargets, Targets, decode
@@ -439,20 +438,6 @@ class Predictions:
         return f"Predictions({len(self)} rows × {self.num_labels} labels{extra})"
 
 
-def _joined(batches: Sequence[Predictions]) -> Predictions:
-    """Return the rows of all batches of a dataset in one table."""
-    first = batches[0]
-    matrices = {}
-    for name, fill in (("probabilities", 0), ("scores", 0), ("targets", -1), ("top", NOTHING)):
-        each = [getattr(batch, name) for batch in batches]
-        matrices[name] = None if each[0] is None else stacked(each, fill)
-    truth = [batch.all_targets for batch in batches if batch.all_targets is not None]
-    ids = np.concatenate([batch.ids for batch in batches])
-    return replace(
-        first, ids=ids, all_targets=stacked_targets(truth) if truth else None, **matrices
-    )
-
-
 def _of_batch(
     batch: Batch, labels: list[str], metadata: JsonObject | None = None, *, soft: bool = False
 ) -> Predictions:
@@ -536,7 +521,7 @@ class Dataset(DatasetFiles):
         for part in self.batches(labels=labels):
             fits_memory(f"{self.path}", self.num_rows, part.probabilities.shape[1], itemsize=12)
             parts.append(part)
-        table = _joined(parts)
+        table = joined(parts)
         validation.check_unique(table.ids, f"{self.path}: ")
         return table
 

@@ -49,8 +49,8 @@ def open_files(
     dataset.check_ids(trust_writer=True)
     groups: dict[tuple[str, ...], list[Shard]] = defaultdict(list)
     for shard in dataset.shards:
-        kinds = (str(kind) for kind in shard.schema.types.values())
-        groups[(*shard.schema.columns, *kinds)].append(shard)
+        kinds = (f"{name} {kind}" for name, kind in shard.schema.types.items())
+        groups[tuple(kinds)].append(shard)
     sources = []
     for shards in groups.values():
         table, schema = _read_parquet([each.path for each in shards]), shards[0].schema
@@ -92,10 +92,10 @@ def _read_parquet(files: Sequence[Path]) -> str:
 
 def _names(path: str, table: str, schema: Schema) -> dict[str, str]:
     """Return DuckDB's names of the columns: it numbers columns that differ only by case."""
-    if len({name.lower() for name in schema.columns}) == len(schema.columns):
+    if len({name.lower() for name in schema.types}) == len(schema.types):
         return {}
     described = run(path, f"DESCRIBE SELECT * FROM {table}")
-    return {name: str(row[0]) for name, row in zip(schema.columns, described, strict=True)}
+    return {name: str(row[0]) for name, row in zip(schema.types, described, strict=True)}
 
 
 @dataclass(frozen=True)

@@ -28,10 +28,9 @@ from credibly.review.noise_model import (
     log_odds,
 )
 from credibly.targets import UNKNOWN
-from credibly.types import Array, FilePath
+from credibly.types import FilePath
 
 COLUMNS = ("rank", "id", "label", "kind", "given", "probability", "error_probability", "decision")
-RESAMPLES = 100
 _POOLED_FROM = 4096
 """With more labels errors are estimated for all of them together only."""
 
@@ -62,17 +61,15 @@ class LabelIssue:
 
 @dataclass(frozen=True)
 class LabelErrors:
-    """The estimated number of wrong annotations of a label, with a 95 % interval.
+    """The estimated number of wrong annotations among the known ones of a label.
 
-    It also counts what the model cannot resolve, which the interval does not cover. Use it to
-    compare labels; it is not a measurement (docs/guide/review.md).
+    It also counts what the model cannot resolve. Use it to compare labels; it is not a measurement
+    (docs/guide/review.md).
     """
 
     label: str
     known: int
     expected: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)
@@ -116,10 +113,7 @@ class LabelIssues:
         )
         errors = ""
         if self.total is not None:
-            errors = (
-                f"; about {self.total.expected:,.0f} errors estimated "
-                f"[{self.total.low:,.0f}, {self.total.high:,.0f}]"
-            )
+            errors = f"; about {self.total.expected:,.0f} errors estimated"
         return f"LabelIssues({counts}{errors})"
 
     def _repr_html_(self) -> str:
@@ -315,27 +309,12 @@ def _errors(
     if noise is NoiseModel.UNINFORMED:
         return [], None
     label, odds, targets, counts = histogram.bins()
-    rng = np.random.default_rng(0)
-
-    def sums(each: Array) -> Array:
-        return np.bincount(label, weights=counts * each, minlength=histogram.num_labels)
-
-    expected = sums(noise.error_probability(odds, targets))
-    draws = []
-    for fit in noise.resampled(odds, targets, counts, RESAMPLES):
-        chance = fit.error_probability(odds, targets)
-        spread = np.sqrt(sums(chance * (1 - chance)))
-        draws.append(np.maximum(0, sums(chance) + spread * rng.normal(size=len(spread))))
-    drawn, known = np.array(draws), sums(np.ones(len(counts)))
-    total = _estimate("all labels", known.sum(), expected.sum(), drawn.sum(axis=1))
+    known, expected = (
+        np.bincount(label, weights=counts * each, minlength=histogram.num_labels)
+        for each in (np.ones(len(counts)), noise.error_probability(odds, targets))
+    )
+    total = LabelErrors("all labels", round(known.sum()), float(expected.sum()))
     if histogram.num_labels != len(labels):
         return [], total
-    each = zip(labels, known, expected, drawn.T, strict=True)
-    return [_estimate(*one) for one in each], total
-
-
-def _estimate(label: str, known: float, expected: float, draws: Array) -> LabelErrors:
-    """Return an estimate with its interval, widened to contain it (draws are clipped at 0)."""
-    low, high = (float(end) for end in np.quantile(draws, [0.025, 0.975]))
-    expected = float(expected)
-    return LabelErrors(label, round(known), expected, min(low, expected), max(high, expected))
+    each = zip(labels, known.tolist(), expected.tolist(), strict=True)
+    return [LabelErrors(name, round(count), errors) for name, count, errors in each], total

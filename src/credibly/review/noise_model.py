@@ -14,7 +14,7 @@ alone cannot tell the two apart.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -22,7 +22,6 @@ import numpy as np
 from scipy.special import expit, logit
 from threadpoolctl import threadpool_limits
 
-from credibly import checks
 from credibly.calibrate.auto import FAR, bin_numbers
 from credibly.metrics.accumulators import SparseSums
 from credibly.targets import UNKNOWN
@@ -86,19 +85,6 @@ class NoiseModel:
             return None
         with threadpool_limits(1):  # for small sums, threads cost time and change the last bits
             return _fit(_binned(np.round(odds, 6), targets, counts))
-
-    def resampled(
-        self, odds: Array, targets: Array, counts: Array, times: int
-    ) -> Iterator[NoiseModel]:
-        """Yield fits to draws of the truth from this curve."""
-        rng = np.random.default_rng(0)
-        bins = _binned(np.round(odds, 6), targets, counts)
-        _, rate = self._rates(bins.centres)
-        entries = (bins.absent + bins.present).astype(np.int64)
-        with threadpool_limits(1):
-            for _ in range(times):
-                present = rng.binomial(entries, np.clip(rate, 0, 1)).astype(float)
-                yield _fit(_Binned(bins.centres, entries - present, present), self)
 
     def _rates(self, odds: Array) -> tuple[Array, Array]:
         """Return the probabilities that labels are present, and that they are marked present."""
@@ -164,8 +150,8 @@ def _binned(odds: Array, targets: Array, counts: Array) -> _Binned:
     return _Binned(np.bincount(group, weights=weights * odds) / count, count - present, present)
 
 
-def _fit(bins: _Binned, start: NoiseModel | None = None) -> NoiseModel:
-    """Fit the curve to binned entries, from several starts or from the given one."""
+def _fit(bins: _Binned) -> NoiseModel:
+    """Fit the curve to binned entries, from several starts."""
     from scipy.optimize import minimize
 
     weight = bins.absent + bins.present
@@ -187,21 +173,12 @@ def _fit(bins: _Binned, start: NoiseModel | None = None) -> NoiseModel:
 
     odds = logit(np.clip(bins.present.sum() / total, 0.01, 0.99))
     starts = [(0.5, odds, -2.0, -2.0), (0.5, odds, -5.0, -5.0), (1.5, odds, -2.0, -2.0)]
-    if start is not None:
-        log_slope = np.log(max(start.slope * spread, 1e-3))
-        shares = np.array([start.marked_present, start.marked_absent]) / LARGEST
-        starts = [
-            (log_slope, start.intercept + start.slope * centre, *np.clip(logit(shares), -11, 5))
-        ]
     limits = [(-3.0, 5.0), (-40.0, 40.0), (-12.0, 6.0), (-12.0, 6.0)]
     results = [minimize(cost, each, method="L-BFGS-B", bounds=limits) for each in starts]
     log_slope, intercept, low, high = min(results, key=lambda each: each.fun).x
     slope = float(np.exp(log_slope)) / spread
     floor, gap = (float(LARGEST * expit(share)) for share in (low, high))
     return NoiseModel(floor, gap, slope, float(intercept - slope * centre))
-
-
-_MAX_CELLS = 2**26
 
 
 class LogOddsHistogram(SparseSums):
@@ -221,34 +198,20 @@ class LogOddsHistogram(SparseSums):
     """
 
     def __init__(self, num_labels: int) -> None:
-        self.num_labels = int(checks.at_least("num_labels", num_labels, 1))
-        self._bins = 2 * FAR + 3  # −inf, far below … far above, +inf
-        cells = self.num_labels * self._bins * 2
-        if cells > _MAX_CELLS:
-            raise checks.InputError(
-                f"a histogram of {self.num_labels:,} labels takes {cells * 16 / 1e9:.1f} GB. "
-                "Choose fewer labels, or 1, which pools them."
-            )
+        self.num_labels = num_labels
+        self._bins = 2 * FAR + 3
+        cells = num_labels * self._bins * 2
         self.cells = np.zeros((cells, 2))  # number of entries, sum of their log-odds
 
     def update(self, labels: Array, log_odds: Array, targets: Array) -> None:
-        """Add known entries, each (entries,), with the index of their label."""
-        odds, truth = log_odds.astype(np.float64), targets.astype(np.float64)
-        if np.isnan(odds).any():
-            raise checks.InputError("log-odds must not be NaN where the truth is known; some are.")
-        keys = (labels.astype(np.int64) * self._bins + bin_numbers(odds)) * 2
-        values = np.where(np.isfinite(odds), odds, 0.0)
-        for offset, weight in ((0, 1 - truth), (1, truth)):
-            some = weight > 0
-            spots, each = keys[some] + offset, weight[some]
-            for column, weights in enumerate((each, each * values[some])):
-                self.cells[:, column] += np.bincount(spots, weights, len(self.cells))
+        """Add entries of known, hard truth, each (entries,), with the index of their label."""
+        keys = (labels.astype(np.int64) * self._bins + bin_numbers(log_odds)) * 2
+        spots = keys + targets.astype(np.int64)
+        for column, weights in enumerate((None, log_odds)):
+            self.cells[:, column] += np.bincount(spots, weights, len(self.cells))
 
     def bins(self) -> tuple[Array, Array, Array, Array]:
         """Return label, mean log-odds, target (0 or 1) and count of the non-empty bins."""
         keys = np.flatnonzero(self.cells[:, 0])
         counts, sums = self.cells[keys].T
-        place = keys // 2 % self._bins
-        means = sums / counts
-        means = np.where(place == 0, -np.inf, np.where(place == self._bins - 1, np.inf, means))
-        return keys // 2 // self._bins, means, (keys % 2).astype(np.float64), counts
+        return keys // 2 // self._bins, sums / counts, (keys % 2).astype(np.float64), counts

@@ -18,7 +18,7 @@ from credibly.pipeline import Pipeline
 from credibly.predictions import Layout, Predictions
 from credibly.predictions.foreign_files import ImportedTable
 from credibly.predictions.importing import Values, declared, read_values, with_truth
-from credibly.predictions.validation import label_mismatch
+from credibly.predictions.validation import as_probabilities, as_scores, label_mismatch
 from credibly.targets import as_decoded
 from credibly.types import Array, FilePath, JsonObject
 from credibly.untrusted.documents import read_json_object
@@ -37,14 +37,7 @@ def scores_per_label(pipeline: Pipeline) -> int:
 def checked_scores(table: ImportedTable, scores_per_label: int) -> Array:
     if table.probabilities is not None:
         given = to_numpy(table.probabilities)
-        bad = ~((given >= 0) & (given <= 1))
-        if bad.any():
-            row, column = np.argwhere(bad)[0]
-            raise InputError(
-                f"{table.where}probabilities must lie in [0, 1]; got {given[row, column]:.6g} in "
-                f"row {row}, column {column}. If these are logits, declare them: "
-                '`values="logits"`.'
-            )
+        as_probabilities(given, table.labels, table.where)
         return given
     scores = np.asarray(table.scores, dtype=np.float32)
     width = len(table.labels) * scores_per_label
@@ -53,13 +46,7 @@ def checked_scores(table: ImportedTable, scores_per_label: int) -> Array:
             f"{table.where}`scores` must have {scores_per_label} columns per label, {width}; got "
             f"{scores.shape[1]}. Check that `labels` names every label once."
         )
-    bad = np.isnan(scores).any(axis=1)
-    if bad.any():
-        raise InputError(
-            f"{table.where}scores must not be NaN; {int(bad.sum())} rows have some, the first is "
-            f"row {int(bad.argmax())}. Drop those rows or score them again."
-        )
-    return scores
+    return as_scores(scores, table.labels * scores_per_label, table.where)
 
 
 def read_map(path: FilePath) -> Pipeline:

@@ -303,7 +303,7 @@ def _fit(
     if other.num_rows > limit:
         drawn = FitRows(rows=limit, seed=fit_rows.seed).choose(other.num_rows, f"{other.path}")
     fitted = _fit_on(decision, other, scan.labels, executor, drawn)
-    return fitted, RowChoice(scan.num_rows, mask=np.packbits(seen))
+    return fitted, RowChoice(mask=np.packbits(seen))
 
 
 def _fit_on(

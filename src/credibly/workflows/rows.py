@@ -96,8 +96,8 @@ class FitRows:
             fitted, _ = asked.draw(np.arange(num_rows), where)
             mask = np.zeros(num_rows, dtype=bool)
             mask[fitted] = True
-            return RowChoice(num_rows, mask=np.packbits(mask))
-        return RowChoice(num_rows, share=asked._count(num_rows) / num_rows, seed=self.seed)
+            return RowChoice(mask=np.packbits(mask))
+        return RowChoice(share=asked._count(num_rows) / num_rows, seed=self.seed)
 
     def _count(self, num_rows: int) -> int:
         return round(self.fraction * num_rows) if self.rows is None else self.rows
@@ -113,7 +113,6 @@ class RowChoice:
         array([ True, False,  True, False])
     """
 
-    num_rows: int
     mask: Array | None = None
     share: float = 0.0
     seed: int = 0

@@ -56,14 +56,12 @@ class WarmUp:
 def warm_up(
     losses: Sequence[str] = LOSSES,
     *,
-    double: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> WarmUp:
     """Compile and store the loops of losses, metrics, calibrators, label sets and search.
 
     Args:
         losses: names of the losses to compile.
-        double: whether to compile losses for float64 too.
         progress: called with the name of each part before it is compiled.
 
     Raises:
@@ -77,7 +75,7 @@ def warm_up(
             "where credibly runs."
         )
     before, seconds = _kernels(folder), {}
-    for name, work in _parts(losses, double):
+    for name, work in _parts(losses):
         if progress is not None:
             progress(name)
         start = time.process_time()
@@ -93,32 +91,31 @@ def _kernels(folder: Path) -> set[str]:
     return {path.name for path in folder.glob("*.kernel")}
 
 
-def _parts(losses: Sequence[str], double: bool) -> Iterator[tuple[str, Callable[[], object]]]:
+def _parts(losses: Sequence[str]) -> Iterator[tuple[str, Callable[[], object]]]:
     generator = np.random.default_rng(0)
     probabilities = generator.random((ROWS, LABELS))
     targets = (generator.random((ROWS, LABELS)) < probabilities).astype(np.int8)
     targets[0] = 0
     for name in losses:
-        yield f"loss {name}", lambda name=name: _step(name, double)
+        yield f"loss {name}", lambda name=name: _step(name)
     yield "metrics", lambda: _measure(probabilities, targets)
     yield "calibrators", lambda: calibrate.choose({"given": probabilities}, targets)
     yield "label sets", lambda: decide.AverageSize(2).fit(probabilities).predict(probabilities)
     yield "search", lambda: _search(probabilities)
 
 
-def _step(name: str, double: bool) -> None:
+def _step(name: str) -> None:
     import torch
 
     from credibly.losses import from_name
 
     loss = from_name(name, num_labels=LABELS, num_rows=ROWS, average_size=2.0)
-    for dtype in (torch.float32, torch.float64) if double else (torch.float32,):
-        scores = torch.randn(ROWS, LABELS, dtype=dtype, requires_grad=True)
-        targets = (torch.rand(ROWS, LABELS) < 0.3).to(dtype)
-        for each in (targets, targets * 0.8, torch.where(targets > 0, targets, -1.0)):
-            loss(scores, each).backward()
-        with torch.no_grad():
-            loss(scores, targets)
+    scores = torch.randn(ROWS, LABELS, requires_grad=True)
+    targets = (torch.rand(ROWS, LABELS) < 0.3).float()
+    for each in (targets, targets * 0.8, torch.where(targets > 0, targets, -1.0)):
+        loss(scores, each).backward()
+    with torch.no_grad():
+        loss(scores, targets)
 
 
 def _measure(probabilities: Array, targets: Array) -> None:
