@@ -64,7 +64,8 @@ def search(
         return _by_batches(path, query, top, joint, worker)
     if joint is not None or not worker.local:
         dataset = Dataset(path, partial=partial)
-        worker.check_ids(dataset)
+        if not dataset.ids_compared:
+            worker.check_ids(dataset)
         return _by_batches(dataset, query, top, joint, worker)
     dataset, sources = sql.open_files(str(path), partial, identity(path))
     if not dataset.every_label:
