@@ -52,6 +52,10 @@ VALUE_WORDS = {
 """What names of columns and arrays mean."""
 
 
+COLUMN_FIELDS = ("value_columns", "truth_columns", "id_column", "label_column")
+"""Fields that name columns or arrays of the file; the flags are called alike."""
+
+
 class ImportQuery(Address):
     """What is declared about a file: the flags of ``credibly calibrate``."""
 
@@ -71,13 +75,8 @@ class ImportQuery(Address):
     @property
     def layout(self) -> JsonObject:
         """Return how the file names its rows and labels."""
-        return {
-            "id_column": self.id_column or None,
-            "suffix": self.suffix,
-            "label_column": self.label_column or None,
-            "value_columns": self.value_columns or None,
-            "truth_columns": self.truth_columns or None,
-        }
+        given = {name: getattr(self, name) or None for name in COLUMN_FIELDS}
+        return {**given, "suffix": self.suffix}
 
     def problems(self) -> dict[str, str]:
         """Return, by field, what no file could make right."""
@@ -98,7 +97,7 @@ class ImportQuery(Address):
         """Return the field that an error of the worker is about; empty if it is about the file."""
         signs = {"[0, 1]": "values", "loss ": "loss", "no targets": "truth_columns"}
         signs |= {"the truth of '": "truth_columns"}
-        for name in ("value_columns", "truth_columns", "id_column", "label_column"):
+        for name in COLUMN_FIELDS:
             if getattr(self, name):
                 signs[f"'{getattr(self, name)}'"] = name
         return next((name for sign, name in signs.items() if sign in problem), "")
@@ -223,15 +222,11 @@ def command(upload: Upload, asked: ImportQuery) -> str:
     flags = {
         "--as": asked.values,
         "--loss": asked.loss if asked.values == "logits" else None,
-        "--method": None if asked.method == "affine" else asked.method,
+        "--method": asked.method,
         "--truth": None if upload.truth is None else upload.truth.name,
-        "--id-column": asked.id_column,
-        "--value-columns": asked.value_columns,
-        "--truth-columns": asked.truth_columns,
-        "--label-column": asked.label_column,
-        "--suffix": asked.suffix,
-        "--coding": asked.coding,
     }
+    same = (*COLUMN_FIELDS, "suffix", "coding")
+    flags |= {f"--{name.replace('_', '-')}": getattr(asked, name) for name in same}
     given = [part for flag, value in flags.items() if value for part in (flag, value)]
     given += ["--certain"] if asked.certain else []
     words = ["credibly", "calibrate", upload.path.name, *given, "--out", "predictions.parquet"]
