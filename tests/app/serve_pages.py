@@ -3,15 +3,17 @@
 import html
 import re
 
-from credibly.app.server import application
+from fastapi.routing import APIRoute
+
+from credibly.app.server import create_app
 
 FILES = ("/image", "/static/{name}", "/import/file")
 ARGUMENTS = {"/label": "?name=fork", "/row": "?id=img%2F000"}
 PAGES = [
     route.path + ARGUMENTS.get(route.path, "")
-    for module in application.PAGES
-    for route in module.router.routes
-    if not route.path.startswith(("/api/", *FILES)) and "GET" in route.methods
+    for route in create_app([]).app.routes
+    if isinstance(route, APIRoute) and "GET" in route.methods
+    if not route.path.startswith(("/api/", *FILES))
 ]
 
 _UNSEEN = re.compile(r"<(script|style|code|pre)\b.*?</\1>", re.S)

@@ -10,7 +10,6 @@ from serve_browser import ARTIFACTS
 from serve_labels import LABELS
 
 from credibly.app import report
-from credibly.app.rendering import static_file
 
 pytestmark = pytest.mark.browser
 
@@ -134,5 +133,5 @@ def test_the_lines_of_several_files_are_named(page):
     assert re.search(r"^(ours|theirs): says .+, is there ", said(page))
 
 
-def test_the_script_is_small():
-    assert len(static_file("hover.js")[0]) < 5000
+def test_the_script_is_small(page):
+    assert len(page.request.get("/static/hover.js").body()) < 5000

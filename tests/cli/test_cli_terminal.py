@@ -14,10 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from credibly import Predictions, decide
+from credibly import InputError, Predictions, decide
 from credibly.cli import main, terminal
-from credibly.cli.errors import in_flags
-from credibly.cli.terminal import safe, safe_text
 
 HOSTILE = [
     "\x1b[31mred",
@@ -127,9 +125,11 @@ def test_control_characters_are_escaped(text, capsys):
     shown = capsys.readouterr().out
     for character in "\x1b\x08\x9b\u202e\x7f":
         assert character not in shown
-    assert safe(text).isprintable()
-    assert safe("狗 – é") == "狗 – é"
-    assert safe_text("a\nb\x1b") == "a\nb\\x1b"
+
+
+def test_letters_and_line_breaks_are_not_escaped(capsys):
+    terminal.print_text("狗 – é\nb\x1b")
+    assert capsys.readouterr().out == "狗 – é\nb\\x1b\n"
 
 
 def hostile_file(path: Path) -> Path:
@@ -191,27 +191,22 @@ def test_file_names_that_are_no_text(tmp_path, capfd):
 
 
 MESSAGES = {
-    "`average_size` must be above 0": "--average-size must be above 0",
-    '`coding="signed"` or `coding="unknown"`': "--coding signed or --coding unknown",
-    "`predictions` must agree": "PREDICTIONS must agree",
-    "`targets` stay, and `loss.link(x)` too": "`targets` stay, and `loss.link(x)` too",
-    "x.npz: `coding` is an array here": "x.npz: `coding` is an array here",
+    "`false_alarms` must be above 0.": "--false-alarms must be above 0.",
+    '`against="signed"` or `against="unknown"`.': "--against signed or --against unknown.",
+    "`path` must agree.": "PATH must agree.",
+    "`targets` stay, and `loss.link(x)` too.": "`targets` stay, and `loss.link(x)` too.",
+    "x.npz: `against` is an array here.": "x.npz: `against` is an array here.",
 }
 
 
 @pytest.mark.parametrize(("text", "expected"), MESSAGES.items())
-def test_errors_name_flags(text, expected):
-    from dataclasses import dataclass
+def test_errors_name_flags(text, expected, monkeypatch, capsys):
+    def refuse(options):
+        raise InputError(text)
 
-    from credibly.cli.command import option
-
-    @dataclass
-    class Options:
-        predictions: str = option("x.npz", help="", positional=True, metavar="PREDICTIONS")
-        average_size: float = option(1, help="")
-        coding: str | None = option(None, help="")
-
-    assert in_flags(text, Options, {"predictions": "x.npz"}) == expected
+    monkeypatch.setattr("credibly.cli.check.run", refuse)
+    assert main(["check", "x.npz"]) == 2
+    assert capsys.readouterr().err == f"credibly check: {expected}\n"
 
 
 TEXTS = {

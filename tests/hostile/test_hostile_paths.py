@@ -10,9 +10,7 @@ import pytest
 
 import credibly as cr
 from credibly.review import ReviewLog, read_queue, read_reviews
-from credibly.workflows.integrity import check_files
-from credibly.workflows.label_sets import read_sets_file
-from credibly.workflows.prediction import predict_dataset
+from credibly.workflows import check_files, predict_dataset
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
@@ -35,7 +33,7 @@ READERS = {
     "arrays": (".npz", cr.data.load),
     "Parquet data": (".parquet", cr.data.load),
     "predictions": (".parquet", cr.Predictions.read),
-    "label sets": (".parquet", read_sets_file),
+    "label sets": (".parquet", cr.plot.set_sizes),
     "label sets to draw": (".csv", cr.plot.set_sizes),
     "a queue": (".csv", read_queue),
     "decisions": (".csv", read_reviews),

@@ -10,10 +10,7 @@ import pytest
 
 import credibly as cr
 from credibly import calibrate, decide, losses
-from credibly.cli import train as command
-from credibly.cli.command import resolve
-from credibly.train.recipes import from_table
-from credibly.untrusted.documents import read_toml
+from credibly.cli import main
 
 SOURCE = Path(cr.__file__).parent
 
@@ -118,22 +115,22 @@ def test_a_strange_state_is_refused(package, state):
 @pytest.mark.parametrize(
     "text", ["a = " + "[" * 5000, "seed = " + "9" * 5000, "\udcff", "=", "a=1"]
 )
-def test_a_strange_configuration_is_refused(text, tmp_path):
+def test_a_strange_configuration_is_refused(text, tmp_path, capsys):
     path = tmp_path / "run.toml"
     path.write_bytes(text.encode(errors="surrogateescape"))
-    with pytest.raises(cr.InputError, match=r"run\.toml"):
-        resolve(command.Options, {"config": str(path)})
-    with pytest.raises(cr.InputError, match=r"run\.toml"):
-        from_table(read_toml(path), str(path))
+    assert main(["train", "digits", "--out", str(tmp_path / "x"), "--config", str(path)]) == 2
+    assert "run.toml" in capsys.readouterr().err
 
 
-def test_numbers_that_no_machine_holds_are_refused(tmp_path):
-    path = tmp_path / "run.toml"
+def test_numbers_that_no_machine_holds_are_refused(folder, capsys):
+    path = folder / "run.toml"
     path.write_text("learning_rate = 1" + "0" * 400)
-    with pytest.raises(cr.InputError, match="'learning_rate' must be a number"):
-        resolve(command.Options, {"config": str(path)})
+    assert main(["train", "digits", "--out", str(folder / "x"), "--config", str(path)]) == 2
+    assert "'learning_rate' must be a number" in capsys.readouterr().err
+    stored = folder / "config.toml"
+    stored.write_text(re.sub(r"learning_rate = .*", path.read_text(), stored.read_text()))
     with pytest.raises(cr.InputError, match="`learning_rate` must be a number"):
-        from_table(read_toml(path), str(path))
+        cr.load(folder)
 
 
 @pytest.mark.parametrize(
