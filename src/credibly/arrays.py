@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
@@ -52,6 +53,24 @@ def to_numpy(value: object) -> Array:
             tensor = tensor.float()
         return tensor.numpy()
     return np.asarray(value)
+
+
+def plain(value: object) -> Any:
+    """Return ``value`` in types of JSON; NaN and infinities become None, other objects their text.
+
+    Example:
+        >>> plain({"a": (1, float("nan")), 2: np.array([0.5])})
+        {'a': [1, None], '2': [0.5]}
+    """
+    if isinstance(value, (np.ndarray, np.generic)):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {str(key): plain(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(part) for part in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, (int, str)) else str(value)
 
 
 def like(result: ArrayLike | np.generic | float, *sources: object) -> Any:

@@ -75,8 +75,7 @@ def test_a_file_fills_the_same_fields_and_flags_win(tmp_path):
     config.write_text('paths = ["x"]\nsize = 3\nnames = ["u", "v"]\nseed = 5\njson = true\n')
     given = parse("--config", str(config), "--seed", "6")
     assert given == Options(paths=("x",), size=3.0, names=("u", "v"), seed=6, json=True)
-    assert parse("z", "--no-json", "--config", str(config)).paths == ("z",)
-    assert parse("--no-json", "--config", str(config)).json is False
+    assert parse("z", "--config", str(config)).paths == ("z",)
 
 
 BAD_FILES = {

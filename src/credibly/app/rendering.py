@@ -8,15 +8,15 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
 from markupsafe import Markup, escape
 
 from credibly import __version__
+from credibly.arrays import plain
 from credibly.checks import require
 from credibly.notebook import counted
 from credibly.retrieve import Query
@@ -203,19 +203,3 @@ def metric_change(value: float, name: str, places: int | None = None) -> str:
 
 
 _NOT_SHARES = ("nll", "brier", "log_loss", "loss")
-
-
-def plain(value: object) -> Any:
-    """Return what JSON can hold: lists for arrays, None for NaN.
-
-    Example:
-        >>> plain({"share": np.array([0.5, np.nan])})
-        {'share': [0.5, None]}
-    """
-    if isinstance(value, np.ndarray):
-        value = value.tolist()
-    if isinstance(value, Mapping):
-        return {name: plain(each) for name, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

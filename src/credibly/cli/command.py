@@ -412,11 +412,9 @@ def _add(parser: argparse._ActionsContainer, flag: Flag, required: bool) -> None
     elif flag.kind is bool and "owner" in flag.about:
         action = argparse.BooleanOptionalAction
         parser.add_argument(flag.flag, dest=flag.name, action=action, help=settings["help"])
-    elif flag.kind is bool:  # --no-… is for what a TOML file sets
+    elif flag.kind is bool:
         unset: JsonObject = {"dest": flag.name, "default": argparse.SUPPRESS}
         parser.add_argument(flag.flag, action="store_true", help=settings["help"], **unset)
-        no = flag.flag.replace("--", "--no-", 1)
-        parser.add_argument(no, action="store_false", help=argparse.SUPPRESS, **unset)
     else:
         # Comma-separated, so a list never takes the next positional argument.
         kind = _list_of(flag.kind) if flag.many else _reader(flag.kind)

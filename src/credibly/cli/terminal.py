@@ -261,6 +261,8 @@ def print_json(document: Mapping[str, object]) -> None:
     """Print one JSON document on stdout. NaN and infinities become null."""
     import json
 
+    from credibly.arrays import plain
+
     text = json.dumps(plain(document), indent=2, ensure_ascii=not is_unicode(), allow_nan=False)
     write(_NOT_SHOWN.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n")
 
@@ -271,28 +273,6 @@ def tell(options: Printed, document: Mapping[str, object], show: str | Callable[
         print_json(document)
     elif not options.quiet:
         show() if callable(show) else print_text(show)
-
-
-def plain(value: object) -> object:
-    """Return ``value`` in types of JSON.
-
-    Example:
-        >>> plain({"a": (1, float("nan")), 2: None})
-        {'a': [1, None], '2': None}
-    """
-    from numpy import generic, ndarray
-
-    if isinstance(value, (ndarray, generic)):
-        value = value.tolist()
-    if isinstance(value, Mapping):
-        return {str(key): plain(part) for key, part in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(part) for part in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    return str(value)
 
 
 @contextmanager
@@ -335,22 +315,16 @@ def progress(
 @contextmanager
 def _lines(description: str, total: float | None) -> Iterator[Advance]:
     """Write a line of progress to stderr at intervals, for logs."""
-    done, start, end = 0.0, time.monotonic(), threading.Event()
-    first: tuple[float, float] | None = None  # a resumed run has work behind it
-    shown = description
+    done, shown, start, end = 0.0, description, time.monotonic(), threading.Event()
 
     def write_lines() -> None:
         while not end.wait(LINE_SECONDS):
-            now, share, left = time.monotonic(), f"{done / total:.0%}, " if total else "", ""
-            if total and first and done > first[1]:
-                seconds = (now - first[0]) * (total - done) / (done - first[1])
-                left = f", about {seconds:.0f} seconds left"
-            complain(f"{shown}: {share}{now - start:.0f} seconds{left}")
+            share = f"{done / total:.0%}, " if total else ""
+            complain(f"{shown}: {share}{time.monotonic() - start:.0f} seconds")
 
     def advance(amount: float, text: str = "") -> None:
-        nonlocal done, first, shown
+        nonlocal done, shown
         done, shown = done + amount, description + text
-        first = first or (time.monotonic(), done)
 
     thread = threading.Thread(target=write_lines, daemon=True)
     thread.start()

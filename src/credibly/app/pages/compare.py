@@ -18,7 +18,7 @@ from pydantic import Field
 
 from credibly import metrics
 from credibly.app.charts import Line, line_chart, reliability_lines, small_reliability, swatch
-from credibly.app.rendering import column_decimals, decimals, plain
+from credibly.app.rendering import column_decimals, decimals
 from credibly.app.server.background import NotReady, Pending
 from credibly.app.server.responses import page, state_of, table_response
 from credibly.app.statistics.comparisons import (
@@ -36,6 +36,7 @@ from credibly.app.statistics.labels import LabelSummary, label_atlas
 from credibly.app.statistics.overview import Verdict, verdict
 from credibly.app.store.runs import RunState
 from credibly.app.store.store import FileQuery, Served
+from credibly.arrays import plain
 from credibly.checks import InputError
 from credibly.metrics.calibration import ReliabilityDiagram
 from credibly.metrics.intervals import Draws, summary_draws

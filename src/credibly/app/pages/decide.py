@@ -11,7 +11,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Resp
 
 from credibly.app.charts import cost_chart, threshold_chart
 from credibly.app.server.responses import page, state_of
-from credibly.app.statistics.decisions import cost_curve, outcome, size_bars, threshold_counts
+from credibly.app.statistics.decisions import cost_curve, outcome, size_bars
 from credibly.app.statistics.overview import threshold_curve
 from credibly.app.store.files import ServedPredictions
 from credibly.app.store.store import (
@@ -108,8 +108,7 @@ def _decide(request: Request, asked: DecideQuery, problems: dict[str, str]) -> H
     if isinstance(cost, Cost) and chosen.has_truth:
         prices = (cost.miss, cost.false_alarm, cost.review)
         decided = chosen.of_sample(outcome, asked.label, *prices)
-        counts = chosen.of_sample(threshold_counts, asked.label)
-        costs = cost_curve(counts, cost.miss, cost.false_alarm)
+        costs = chosen.of_sample(cost_curve, asked.label, cost.miss, cost.false_alarm)
         chart = cost_chart(costs, cost.bounds, decided.cost)
     curve = chosen.of_sample(threshold_curve, asked.label)
     at = 0 if curve is None else curve.nearest(limit)

@@ -12,10 +12,10 @@ from markupsafe import Markup
 from pydantic import Field
 
 from credibly.app.charts import heat_map, reliability_chart, small_reliability, threshold_chart
-from credibly.app.rendering import plain
 from credibly.app.server.responses import both_labels, page, state_of, table_response, wanted
 from credibly.app.statistics.labels import LabelSummary, label_lift, label_pairs, label_sentence
 from credibly.app.store.store import FileQuery, LabelOrder
+from credibly.arrays import plain
 from credibly.retrieve import parse
 from credibly.types import JsonObject
 

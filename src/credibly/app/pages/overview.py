@@ -13,10 +13,10 @@ from fastapi.responses import RedirectResponse, Response
 
 from credibly.app.charts import overview_charts, small_reliability
 from credibly.app.pages.explore import explore_page
-from credibly.app.rendering import plain
 from credibly.app.server.responses import both_labels, page, state_of
 from credibly.app.statistics.overview import SMALL_MULTIPLES
 from credibly.app.store.store import Entry, EntryQuery, FileQuery
+from credibly.arrays import plain
 from credibly.types import JsonObject
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING
 
 from anyio import create_task_group, sleep, to_thread
 from anyio.to_thread import current_default_thread_limiter
@@ -58,9 +57,6 @@ from credibly.retrieve import Joint
 from credibly.review import ReviewLog
 from credibly.untrusted.images import ImageFolder
 from credibly.workflows.rows import holds_top_labels
-
-if TYPE_CHECKING:
-    pass
 
 FOREIGN = set(import_file.ENDINGS) - {".parquet"}
 """Endings of files that must be imported before they can be shown."""

@@ -18,7 +18,7 @@ from credibly.memory_limits import Limits
 
 if TYPE_CHECKING:
     from credibly.predictions import Layout, Predictions
-    from credibly.types import Array, JsonObject
+    from credibly.types import JsonObject
 
 LIMITS = Limits(memory=3 * 2**30, seconds=45, file_bytes=128 * 2**20)
 """The libraries take half of the memory."""
@@ -46,6 +46,7 @@ def preview(job: JsonObject) -> JsonObject:
 
 def calibrate(job: JsonObject) -> JsonObject:
     """Calibrate a file as ``credibly calibrate`` does; write predictions and the fitted map."""
+    from credibly.arrays import plain
     from credibly.predictions import Layout, Predictions
     from credibly.workflows import calibrate_file
 
@@ -70,7 +71,7 @@ def calibrate(job: JsonObject) -> JsonObject:
     result.pipeline.write(Path(job["out"]) / "map.json")
     bins = ("confidence", "frequency", "counts")
     diagrams = {
-        name: {key: _plain(getattr(each, key)) for key in bins}
+        name: {key: plain(getattr(each, key)) for key in bins}
         for name, each in result.diagrams.items()
     }
     return {
@@ -117,10 +118,6 @@ def _check_size(job: JsonObject, layout: Layout) -> None:
 
 def _is_ours(each: warnings.WarningMessage) -> bool:
     return issubclass(each.category, UserWarning) and "credibly" in each.filename
-
-
-def _plain(values: Array) -> list[float | None]:
-    return [None if value != value else float(value) for value in values.tolist()]
 
 
 def answer(job: JsonObject) -> JsonObject:

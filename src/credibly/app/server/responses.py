@@ -13,10 +13,11 @@ from urllib.parse import urlencode
 from fastapi import Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 
-from credibly.app.rendering import environment, plain, wanted
+from credibly.app.rendering import environment, wanted
 from credibly.app.server.background import Busy
 from credibly.app.server.guard import below_root
 from credibly.app.store.store import kept, rule_words
+from credibly.arrays import plain
 from credibly.files import spreadsheet_cell
 from credibly.types import JsonObject
 

@@ -95,25 +95,6 @@ _T = 2.023  # 97.5 % quantile of Student's t with 39 degrees of freedom
 
 
 @dataclass(frozen=True)
-class ThresholdCounts:
-    """Entries with known truth by probability, in groups of rows; costs are sums over them.
-
-    Attributes:
-        present, absent: (BLOCKS, STEPS + 1) entries from each grid point up to the next.
-        rows: (BLOCKS,) rows of each group.
-    """
-
-    present: Array
-    absent: Array
-    rows: Array
-
-    @property
-    def grid(self) -> Array:
-        """Return the thresholds at which costs are known, 0 to 1."""
-        return np.linspace(0, 1, STEPS + 1)
-
-
-@dataclass(frozen=True)
 class CostCurve:
     """Mean cost per row over thresholds, with 95 % intervals from groups of rows."""
 
@@ -164,39 +145,33 @@ class Outcome:
         return self.hits + self.false_alarms + self.misses + self.rejected + self.looked
 
 
-def threshold_counts(probabilities: Array, targets: Array) -> ThresholdCounts:
-    """Return how many present and absent entries lie from each threshold up to the next.
+def cost_curve(probabilities: Array, targets: Array, miss: float, false_alarm: float) -> CostCurve:
+    """Return the mean cost per row where every label has one threshold, for each threshold.
 
     Args:
         probabilities: (rows, labels) in [0, 1].
         targets: decoded, same shape; −1 is unknown, soft ones are passed over.
-    """
-    block = _blocks(len(probabilities))
-    grid = np.linspace(0, 1, STEPS + 1).astype(probabilities.dtype)
-    step = np.searchsorted(grid, probabilities, side="right") - 1
-    place = step + (STEPS + 1) * block[:, None]
-
-    def counted(mask: Array) -> Array:
-        counts = np.bincount(place[mask], minlength=BLOCKS * (STEPS + 1))
-        return counts.reshape(BLOCKS, STEPS + 1)
-
-    present, absent = counted(targets == 1), counted(targets == 0)
-    return ThresholdCounts(present, absent, np.bincount(block, minlength=BLOCKS))
-
-
-def cost_curve(counts: ThresholdCounts, miss: float, false_alarm: float) -> CostCurve:
-    """Return the mean cost per row where every label has one threshold, for each threshold.
+        miss, false_alarm: the costs.
 
     Example:
-        >>> counts = threshold_counts(np.array([[0.9], [0.2]]), np.array([[1], [0]]))
-        >>> curve = cost_curve(counts, miss=5, false_alarm=1)
+        >>> curve = cost_curve(np.array([[0.9], [0.2]]), np.array([[1], [0]]), 5, 1)
         >>> curve.cost[[0, 100, 200]]
         array([0.5, 0. , 2.5])
     """
-    missed = np.cumsum(counts.present, 1) - counts.present
-    alarms = counts.absent.sum(1, keepdims=True) - np.cumsum(counts.absent, 1) + counts.absent
-    cost, half = _mean(miss * missed + false_alarm * alarms, counts.rows)
-    return CostCurve(counts.grid, cost, np.maximum(cost - half, 0), cost + half)
+    block, grid = _blocks(len(probabilities)), np.linspace(0, 1, STEPS + 1)
+    step = np.searchsorted(grid.astype(probabilities.dtype), probabilities, side="right") - 1
+    place = step + (STEPS + 1) * block[:, None]
+
+    def counted(value: int) -> Array:
+        counts = np.bincount(place[targets == value], minlength=BLOCKS * (STEPS + 1))
+        return counts.reshape(BLOCKS, STEPS + 1)
+
+    present, absent = counted(1), counted(0)
+    missed = np.cumsum(present, 1) - present
+    alarms = absent.sum(1, keepdims=True) - np.cumsum(absent, 1) + absent
+    rows = np.bincount(block, minlength=BLOCKS)
+    cost, half = _mean(miss * missed + false_alarm * alarms, rows)
+    return CostCurve(grid, cost, np.maximum(cost - half, 0), cost + half)
 
 
 def _mean(total: Array, rows: Array) -> tuple[Array, Array]:

@@ -5,16 +5,13 @@ from __future__ import annotations
 import hashlib
 import io
 from collections import OrderedDict
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING
 
 from credibly.app.rendering import small_copy
 from credibly.app.server.uploads import TemporaryFolder
 from credibly.checks import InputError
-
-if TYPE_CHECKING:
-    pass
 
 SIDE = 320
 """Pixels of the longer side of a small copy: a tile on a screen of high density."""
@@ -44,13 +41,14 @@ class Thumbnails:
             if name in self._made:
                 self._made.move_to_end(name)
                 return self._made[name][0]
-        content = _smaller(image)
+        path, file = None, io.BytesIO()
+        with suppress(InputError):
+            small_copy(image, SIDE).save(file, "JPEG", quality=80)
         with self._lock:
-            path = None
-            if content is not None:
+            if content := file.getvalue():
                 path = self._folder.path / f"{name}.jpg"
                 path.write_bytes(content)
-            self._made[name] = path, len(content or b"")
+            self._made[name] = path, len(content)
             while sum(size for _, size in self._made.values()) > MOST_BYTES and len(self._made) > 1:
                 _, (old, _) = self._made.popitem(last=False)
                 if old is not None:
@@ -62,13 +60,3 @@ class Thumbnails:
         with self._lock:
             self._made.clear()
             self._folder.close()
-
-
-def _smaller(image: Path) -> bytes | None:
-    """Return an image scaled down, as JPEG; None where it cannot be decoded."""
-    file = io.BytesIO()
-    try:
-        small_copy(image, SIDE).save(file, "JPEG", quality=80)
-    except InputError:
-        return None
-    return file.getvalue()
