@@ -668,7 +668,7 @@ if (cutForm) {
   const share = (value) => (value === null ? "–" : Math.round(100 * value) + " %");
   const significant = (value) => { // as the server writes it: three digits, the last zeros too
     const power = value ? Number(value.toExponential(2).split("e")[1]) : 0, digits = Math.max(0, 2 - power);
-    return value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+    return value.toFixed(digits); // not toLocaleString, which rounds 1.105 up
   };
   const strong = (text) => Object.assign(document.createElement("strong"), { textContent: text });
   slider.addEventListener("input", () => {
