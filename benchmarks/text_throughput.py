@@ -24,10 +24,11 @@ from benchmarks.timing import in_turns, median, ratio
 from credibly.data import Data
 from credibly.data.token_rows import Tensors
 from credibly.train import Network
-from credibly.train.assembly import build_accelerator, build_loss, build_model, resolve
-from credibly.train.distributed import EpochEvaluator, epoch_batches
+from credibly.train.defaults import resolve
+from credibly.train.distributed import EpochEvaluator, build_accelerator, epoch_batches
+from credibly.train.fitting import build_loss, build_model
 from credibly.train.optimizer import build_optimizer
-from credibly.train.trainer import Trainer
+from credibly.train.training_loop import Trainer
 
 WORDS, LABELS = 20_000, 90
 CASES = {"tfidf": (4000, 60), "hf encoder, 2 layers of 128": (256, 40)}

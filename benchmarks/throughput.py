@@ -20,10 +20,11 @@ from rich.table import Table
 
 import credibly as cr
 from credibly.train import Network
-from credibly.train.assembly import build_accelerator, build_loss, build_model, resolve
-from credibly.train.distributed import EpochEvaluator, epoch_batches
+from credibly.train.defaults import resolve
+from credibly.train.distributed import EpochEvaluator, build_accelerator, epoch_batches
+from credibly.train.fitting import build_loss, build_model
 from credibly.train.optimizer import build_optimizer
-from credibly.train.trainer import Trainer
+from credibly.train.training_loop import Trainer
 
 REPEATS = 15
 # Rows, features, labels, model, batch: about VOC 2012 on a frozen backbone, and a small table.

@@ -33,10 +33,10 @@ from credibly.data import Data
 from credibly.data.splits import TEST
 from credibly.losses import Loss
 from credibly.train import Callback, Network, resolve, run_folder
-from credibly.train.assembly import build_loss, build_model
 from credibly.train.distributed import EpochEvaluator, SingleProcess, score
+from credibly.train.fitting import build_loss, build_model
 from credibly.train.linear import can_probe, solve_last_layer
-from credibly.train.trainer import Trainer
+from credibly.train.training_loop import Trainer
 
 ROWS_TO_WATCH = 1000
 """Held-out rows whose metrics are logged after each epoch; they decide nothing."""

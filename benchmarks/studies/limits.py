@@ -47,8 +47,8 @@ def line_of(name: str, model: str, limit: float) -> dict[str, Any]:
     import credibly as cr
     from credibly.models import network
     from credibly.train import recipe, resolve
-    from credibly.train.assembly import build_loss
     from credibly.train.auto import FIT, choose, problem_of
+    from credibly.train.fitting import build_loss
     from credibly.train.linear import Folds
     from credibly.train.run_folder import pooled
 

@@ -58,8 +58,8 @@ def lines_of(name: str, seed: int) -> list[dict[str, Any]]:
 
     from benchmarks.claims import sets
     from credibly.train import recipe, resolve
-    from credibly.train.assembly import build_loss
     from credibly.train.auto import choose, problem_of
+    from credibly.train.fitting import build_loss
     from credibly.train.run_folder import pooled
 
     data = sets.rows(f"{name}@search", seed)

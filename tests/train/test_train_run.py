@@ -363,10 +363,10 @@ def test_many_labels_train_with_last_layer_and_loss_in_one(tmp_path, monkeypatch
     rows = cr.data.synthetic(120, num_labels=12, num_features=6)
     settings = recipe(loss="spa", model="mlp", hidden=8, epochs=2, dropout=0.2)
     plain = fit(rows, settings, folder=tmp_path / "plain")
-    monkeypatch.setattr("credibly.train.trainer.MANY_LABELS", 10)
+    monkeypatch.setattr("credibly.train.training_loop.MANY_LABELS", 10)
     calls = []
     monkeypatch.setattr(
-        "credibly.train.trainer.fused_linear",
+        "credibly.train.training_loop.fused_linear",
         lambda *parts: calls.append(1) or cr.losses.fused_linear(*parts),
     )
     fused = fit(rows, settings, folder=tmp_path / "fused")

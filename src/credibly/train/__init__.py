@@ -10,15 +10,15 @@ A run is a model with the pipeline from its scores to label sets. A run in a fol
 module              content
 ==================  ==========================================================================
 recipes             ``Auto``, ``Linear``, ``Network`` …: how to train
-fitting             ``fit``: from data and a recipe to a trained run
-assembly            from data and a recipe to model, loss and accelerator
+defaults            ``resolve``: the defaults that depend on the data; checks against the data
+fitting             ``fit``: build, train, calibrate and measure, from data to a trained run
 linear              the solver of every linear model; folds; the last layer first (LP-FT)
 auto                models for features, compared on rows they did not see
-trainer             the one training loop
+training_loop       ``Trainer``: gradient steps, from the first or a checkpoint to the last
 distributed         batches; one loss over all processes; scores and metrics of rows
 extreme_classif…    runs on very many labels, of which rows keep the most probable
 run_folder          the files of a run: configuration, checkpoints, log, checksums
-run                 a trained run, ready to predict
+run                 a trained run: load it, predict with it; its model and loss by name
 prediction, onnx    predictions of many rows in parts; export
 ==================  ==========================================================================
 """
@@ -39,8 +39,8 @@ from credibly.train.recipes import (
 )
 
 if TYPE_CHECKING:
-    from credibly.train.assembly import resolve
     from credibly.train.callbacks import Callback
+    from credibly.train.defaults import resolve
     from credibly.train.fitting import fit
     from credibly.train.onnx import export
     from credibly.train.run import Run
@@ -72,7 +72,7 @@ _MODULES = {
     "export": "onnx",
     "fit": "fitting",
     "read_log": "run_folder",
-    "resolve": "assembly",
+    "resolve": "defaults",
 }
 
 

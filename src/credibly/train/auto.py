@@ -41,7 +41,7 @@ from credibly.train.distributed import EpochEvaluator, mixed, number_of_batches,
 from credibly.train.linear import Folds, solve_head
 from credibly.train.recipes import MAX_MEMBERS, Auto, Ensemble, Network, Recipe, seconds
 from credibly.train.run_folder import MIN_ROWS
-from credibly.train.trainer import Trainer
+from credibly.train.training_loop import Trainer
 from credibly.types import Array, JsonObject
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -17,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from credibly.checks import InputError
 from credibly.data.torch_datasets import Batch, RowSource, stream
 from credibly.losses.collectives import all_gather, process_count, process_rank
 from credibly.pipeline import Pipeline
@@ -176,6 +178,30 @@ class SingleProcess:
 
     def wait_for_everyone(self) -> None:
         """Return immediately: there is only one process."""
+
+
+def num_processes() -> int:
+    """Return the number of processes that torchrun started, or 1 without torchrun."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def build_accelerator(precision: str) -> Accelerator | SingleProcess:
+    """Return device, processes (from the environment of torchrun) and precision."""
+    if precision == "fp16" and not torch.cuda.is_available():
+        raise InputError("`precision` fp16 needs a GPU; got none. Use bf16 or float32.")
+    no_gpu = not (torch.cuda.is_available() or torch.backends.mps.is_available())
+    processes = num_processes()
+    if no_gpu and processes == 1 and precision == "float32":
+        return SingleProcess()  # accelerate is slow to import
+    from accelerate import Accelerator
+    from accelerate.state import AcceleratorState
+
+    # Two runs in one interpreter may differ in precision, but accelerate keeps the first precision.
+    AcceleratorState._reset_state()
+    kind = "no" if precision == "float32" else precision
+    # Without cpu=True, accelerate ignores the other processes of torchrun on a machine without a
+    # GPU.
+    return Accelerator(mixed_precision=kind, cpu=no_gpu)
 
 
 def full_precision(scores: Tensor) -> Tensor:

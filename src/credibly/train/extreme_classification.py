@@ -23,7 +23,7 @@ from credibly.runtime import sigmoid
 from credibly.targets import SparseTargets, Targets
 from credibly.train.distributed import EpochEvaluator, SingleProcess, full_precision
 from credibly.train.recipes import Network as Recipe
-from credibly.train.trainer import fuses
+from credibly.train.training_loop import fuses
 from credibly.types import Array, JsonObject
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -16,18 +16,26 @@ from torch import Tensor, nn
 
 from credibly.checks import InputError, whole_number
 from credibly.data import Data
-from credibly.data.splits import TEST, as_often_as_weighted
+from credibly.data.splits import TEST, TRAIN, as_often_as_weighted
 from credibly.data.torch_datasets import TorchRows
 from credibly.files import write_json
 from credibly.memory_limits import give_back
 from credibly.models.network import HeadedModule, NetworkModule
 from credibly.pipeline import Pipeline
 from credibly.targets import SparseTargets, Targets
-from credibly.train import assembly, recipes
-from credibly.train.assembly import text_model, with_names
+from credibly.train import recipes
 from credibly.train.auto import choose, problem_of
 from credibly.train.callbacks import Callback
-from credibly.train.distributed import EpochEvaluator, SingleProcess, score, threads_for, to_score
+from credibly.train.defaults import resolve
+from credibly.train.distributed import (
+    EpochEvaluator,
+    SingleProcess,
+    build_accelerator,
+    mixed,
+    score,
+    threads_for,
+    to_score,
+)
 from credibly.train.extreme_classification import (
     ManyLabelsEvaluator,
     check_many,
@@ -38,10 +46,24 @@ from credibly.train.extreme_classification import (
 from credibly.train.extreme_classification import measured as top_measured
 from credibly.train.linear import Folds, Matrix, solve_head, solve_last_layer
 from credibly.train.recipes import Recipe, Solved, is_compared
-from credibly.train.run import Run, load, ready, write_calibration, write_model
+from credibly.train.run import (
+    OBJECT,
+    PYTHON,
+    Run,
+    build_from_factory,
+    build_network,
+    load,
+    loss_of,
+    missing_object,
+    ready,
+    text_model,
+    write_calibration,
+    write_model,
+)
 from credibly.train.run_folder import (
     MANIFEST,
     METRICS,
+    MIN_ROWS,
     Log,
     all_rows_train,
     claimed,
@@ -51,7 +73,7 @@ from credibly.train.run_folder import (
     pooled,
     write_manifest,
 )
-from credibly.train.trainer import Trainer, estimated
+from credibly.train.training_loop import Trainer, estimated
 from credibly.types import Array, JsonObject
 
 if TYPE_CHECKING:
@@ -108,10 +130,10 @@ def fit(
         raise InputError("`resume` and `overwrite` need `folder`; got none.")
     seed = whole_number("seed", seed, 0)
     recipe, model, loss = with_names(recipes.recipe("auto" if recipe is None else recipe))
-    recipe = assembly.resolve(recipe, data, loss)
-    accelerator = assembly.build_accelerator(recipe.network().precision)
+    recipe = resolve(recipe, data, loss)
+    accelerator = build_accelerator(recipe.network().precision)
     rows = pooled(data, recipe)
-    criterion = assembly.build_loss(recipe, data, len(rows.part("train")), loss)
+    criterion = build_loss(recipe, data, len(rows.part("train")), loss)
     if data.weights is not None:
         rows = _weighted(rows, recipe, criterion)
     all_train = all_rows_train(data, recipe)
@@ -189,7 +211,7 @@ class _Job:
 def _network(job: _Job, model: nn.Module | None) -> nn.Module:
     """Return the network to train: the user's or a fresh one."""
     network, rows, criterion = job.recipe.network(), job.rows, job.criterion
-    built = assembly.build_model(network, rows, criterion, job.seed, model)
+    built = build_model(network, rows, criterion, job.seed, model)
     if isinstance(rows.targets, SparseTargets):
         check_many(network, rows, criterion, built, job.accelerator.num_processes)
     return built
@@ -498,3 +520,119 @@ def _top_1_error(ranked: Array, targets: Array) -> dict[str, float]:
 def _in_json(figures: JsonObject) -> dict[str, float | None]:
     plain = {name: float(value) for name, value in figures.items()}
     return {name: None if math.isnan(value) else value for name, value in plain.items()}
+
+
+# Model and loss --------------------------------------------------------------------------------
+
+SMALLEST_LOSS = """
+    class MyLoss(cr.losses.BinaryLoss):      # loss of each label on its own; the link is derived
+        name = "mine"
+        def positive(self, scores): return torch.nn.functional.softplus(-scores)
+        def negative(self, scores): return torch.nn.functional.softplus(scores)
+"""
+
+
+def with_names(recipe: Recipe) -> tuple[Recipe, nn.Module | None, Loss | None]:
+    """Return the recipe with its objects replaced by names, and the network and the loss, if any.
+
+    Raises:
+        InputError: if an object is not a network or a loss.
+    """
+    from credibly import losses
+
+    model = None if isinstance(recipe.model, str) else recipe.model
+    loss = None if isinstance(recipe.loss, str) else recipe.loss
+    if model is not None:
+        if not isinstance(model, nn.Module):
+            raise InputError(
+                f"`model` must be a name or a torch.nn.Module; got {type(model).__name__}."
+            )
+        recipe = dataclasses.replace(recipe, model=OBJECT + type(model).__name__)
+    if loss is not None:
+        if not isinstance(loss, losses.Loss):
+            raise InputError(
+                "`loss` must be a name, a loss of `cr.losses` or a subclass of it, because the "
+                "loss also says how scores become probabilities (`log_odds`); got "
+                f"{type(loss).__name__}. The smallest one:\n{SMALLEST_LOSS}"
+            )
+        recipe = dataclasses.replace(recipe, loss=OBJECT + type(loss).__name__)
+    return recipe, model, loss
+
+
+def build_loss(recipe: Recipe, data: Data, num_rows: int, loss: Loss | None = None) -> Loss:
+    """Return the user's ``loss``, or the loss that the recipe names."""
+    criterion = loss_of(recipe, loss, num_labels=len(data.labels), num_rows=num_rows)
+    if not criterion.has_link and few_rows(data):
+        raise InputError(
+            f"loss {recipe.loss!r} has no link, so its scores become probabilities only through "
+            f"a calibrator, which needs at least {MIN_ROWS} rows; {data.source} has fewer."
+        )
+    if not criterion.has_link and recipe.calibrate == "none":
+        raise InputError(
+            f"loss {recipe.loss!r} has no link, so its scores become probabilities only through "
+            "a calibrator; got `calibrate` none. Use affine."
+        )
+    return criterion
+
+
+def build_model(
+    network: recipes.Network, data: Data, criterion: Loss, seed: int, model: nn.Module | None = None
+) -> nn.Module:
+    """Return the network to train: the user's, or a fresh one.
+
+    The seed determines a fresh network. Its last biases start at the rates of the labels.
+    """
+    torch.manual_seed(mixed(seed))
+    if model is None and network.model.startswith(OBJECT):
+        raise missing_object(network.model, "model")
+    num_scores = len(data.labels) * criterion.scores_per_label
+    if model is None and network.model.startswith(PYTHON):
+        shape = description(data, network)["shape"]
+        model = build_from_factory(network.model, tuple(shape), num_scores)
+    if model is not None:
+        if network.features or network.frozen:
+            raise InputError(
+                "`frozen` and `features` need a built-in network, because its last layer is "
+                f"known; got {network.model!r}. Freeze parameters with `requires_grad_(False)` "
+                "instead."
+            )
+        check_scores(model, data, num_scores, network.image_size)
+        return model
+    weights = None if network.weights == "none" else network.weights  # overrides a preset's
+    built = build_network(network, data, len(data.labels), criterion, weights=weights)
+    if network.prior_bias:
+        built.start_at_rates(criterion, data.decoded[data.split == TRAIN])
+    return built
+
+
+@torch.no_grad()
+def check_scores(model: nn.Module, data: Data, num_scores: int, image_size: int | None) -> None:
+    """Check on two rows that a user's network returns one or two scores per label."""
+    data = data.take(np.arange(min(2, len(data))))
+    if data.texts is not None:
+        data = data.encoded_by(text_model(model).encode)
+    rows = data.torch_dataset(train=False, image_size=image_size)
+    inputs = rows.batch(torch.arange(len(data)))[0]
+    training = model.training
+    model.eval()
+    try:
+        scores = model(inputs)
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise InputError(
+            f"the network must take inputs of shape {_shapes(inputs)}; it fails: {error}."
+        ) from error
+    finally:
+        model.train(training)
+    shape = tuple(scores.shape) if isinstance(scores, torch.Tensor) else type(scores).__name__
+    if shape != (len(inputs), num_scores):
+        raise InputError(
+            f"the network must return scores of shape (rows, {num_scores}) for inputs of shape "
+            f"{_shapes(inputs)}; got {shape}."
+        )
+
+
+def _shapes(inputs: Any) -> object:
+    """Return the shape of the inputs, or the shapes by name if there are several."""
+    if isinstance(inputs, torch.Tensor):
+        return tuple(inputs.shape)
+    return {name: tuple(tensor.shape) for name, tensor in inputs.items()}

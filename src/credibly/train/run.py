@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import os
 from contextlib import nullcontext
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -16,24 +17,15 @@ from credibly.arrays import column_names, is_sparse_matrix, to_numpy
 from credibly.checks import InputError, choice
 from credibly.data.preparation import Columns, Preparation, warn_of_position
 from credibly.files import write_json
+from credibly.models.text import build_text
 from credibly.notebook import html_table
 from credibly.pipeline import LINKS, Pipeline
 from credibly.predictions.validation import label_difference
 from credibly.targets import SparseTargets, Targets
-from credibly.train.assembly import (
-    OBJECT,
-    PYTHON,
-    build_from_factory,
-    build_network,
-    loss_of,
-    missing_object,
-    refuse_python,
-    text_model,
-)
 from credibly.train.auto import empty_members, members_of
 from credibly.train.distributed import SingleProcess, score, to_score
 from credibly.train.extreme_classification import top_of_rows, top_predictions
-from credibly.train.recipes import Recipe, from_table, is_compared
+from credibly.train.recipes import Network, Recipe, from_table, is_compared
 from credibly.train.run_folder import (
     CALIBRATION,
     CANDIDATES,
@@ -54,9 +46,14 @@ from credibly.untrusted.documents import read_json_object
 if TYPE_CHECKING:
     from credibly.calibrate import Calibrator
     from credibly.data import Data
+    from credibly.data.token_rows import Encoded
     from credibly.decide.base import Decision
     from credibly.losses import Loss
+    from credibly.models.network import NetworkModule
     from credibly.predictions import Predictions
+
+
+OBJECT, PYTHON = "object:", "python:"
 
 
 @dataclasses.dataclass(repr=False)
@@ -435,3 +432,135 @@ def write_calibration(run: Run, folder: Path) -> None:
 def _stages(pipeline: Pipeline) -> JsonObject:
     stages = {"calibrator": pipeline.calibrator, "decision": pipeline.decision}
     return {name: None if each is None else each.state() for name, each in stages.items()}
+
+
+# Model and loss, by name or as objects ---------------------------------------------------------
+#
+# A recipe may hold your own network or loss: as an object, written to configurations as
+# ``object:NAME``, or as a factory, ``python:package.module:factory``. A factory runs code. It is
+# imported only if you name it: by ``--model``, by your own configuration file, or by
+# ``allow_python=True`` when a run is loaded.
+
+
+def loss_of(recipe: Recipe, loss: Loss | None, **context: object) -> Loss:
+    """Return the loss object, or the loss that the recipe names."""
+    from credibly import losses
+
+    if loss is not None:
+        return loss
+    if recipe.loss.startswith(OBJECT):
+        raise missing_object(recipe.loss, "loss")
+    return losses.from_name(recipe.loss, average_size=recipe.average_size, **context)
+
+
+def missing_object(name: str, what: str) -> InputError:
+    """Return the error for a configuration that needs an object which was not passed."""
+    return InputError(
+        f"this run was trained with your own {what} ({name.removeprefix(OBJECT)}), which a run "
+        f"folder does not store. Pass it again: `cr.load(folder, {what}=…)`. To continue "
+        "training, put it into the recipe."
+    )
+
+
+def refuse_python(name: str) -> InputError:
+    """Return the error for a run that names code without permission to import it."""
+    return InputError(
+        f"this run imports Python code ({name}). If you trust it, use `cr.load(folder, "
+        "allow_python=True)` or --allow-python. Or pass the network: `cr.load(folder, model=…)`."
+    )
+
+
+def build_from_factory(name: str, shape: tuple[int, ...], num_scores: int) -> nn.Module:
+    """Import ``python:package.module:factory`` and return ``factory(shape, num_scores)``."""
+    _, _, rest = name.partition(":")
+    module_name, _, factory_name = rest.partition(":")
+    if not (module_name and factory_name.isidentifier()):
+        raise InputError(
+            f"`model` must read python:package.module:factory; got {name!r}, e.g. "
+            "python:mypackage.networks:build."
+        )
+    try:
+        module = import_module(module_name)
+    except ImportError as error:
+        raise InputError(
+            f"`model` {name!r}: {module_name!r} cannot be imported ({error}). Install it, or put "
+            "its folder on PYTHONPATH."
+        ) from error
+    if factory_name not in vars(module):
+        raise InputError(f"`model` {name!r}: {module_name} has no {factory_name!r}.")
+    try:
+        model = vars(module)[factory_name](tuple(shape), num_scores)
+    except TypeError as error:
+        raise InputError(
+            f"`model` {name!r}: it is called as {factory_name}(input_shape, num_scores), here "
+            f"{factory_name}({tuple(shape)}, {num_scores}); {error}."
+        ) from error
+    if not isinstance(model, nn.Module):
+        raise InputError(
+            f"`model` {name!r} must return a torch.nn.Module; got {type(model).__name__}."
+        )
+    return model
+
+
+@runtime_checkable
+class TextModel(Protocol):
+    """The methods that a network for texts has in addition to ``forward``."""
+
+    def encode(self, texts: Array) -> Encoded:
+        """Encode texts of shape (rows, columns) as rows of tensors."""
+        ...
+
+    def write_encoder(self, folder: Path) -> None:
+        """Write what ``encode`` needs, except the weights, into ``folder``."""
+        ...
+
+    def read_encoder(self, folder: Path) -> None:
+        """Read the files of ``write_encoder`` when a run is loaded."""
+        ...
+
+
+def text_model(model: nn.Module) -> TextModel:
+    """Return ``model`` as a network for texts.
+
+    Raises:
+        InputError: if it lacks a method that such a network has.
+    """
+    if not isinstance(model, TextModel):
+        raise InputError(
+            "a network for texts must have the methods `encode(texts)`, `write_encoder(folder)` "
+            f"and `read_encoder(folder)`; {type(model).__name__} lacks one. docs/guide/data.md has "
+            "a small example."
+        )
+    return model
+
+
+def build_network(
+    network: Network,
+    inputs: Data | tuple[int, ...],
+    num_labels: int,
+    criterion: Loss,
+    *,
+    weights: str | None = None,
+    encoder: Path | None = None,
+) -> NetworkModule:
+    """Return the built-in network that a recipe names, with fresh or stored weights.
+
+    Args:
+        network: the recipe.
+        inputs: the data, or the shape of one input.
+        num_labels: number of labels.
+        criterion: the loss.
+        weights: of the backbone.
+        encoder: folder of a run on texts, which contains the encoder.
+    """
+    from credibly import models
+
+    num_outputs = criterion.num_outputs(num_labels)
+
+    text = encoder is not None or getattr(inputs, "texts", None) is not None
+    own = ("terms", "max_length") if text else ("hidden", "image_size", "fixed_norms", "views")
+    given: JsonObject = {name: getattr(network, name) for name in ("dropout", "frozen", *own)}
+    given["weights"] = weights
+    if text:
+        return build_text(network.model, inputs, num_outputs, encoder=encoder, **given)
+    return models.build(network.model, inputs, num_labels, num_outputs=num_outputs, **given)

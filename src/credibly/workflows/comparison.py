@@ -23,7 +23,8 @@ from credibly.pipeline import Pipeline
 from credibly.predictions import Predictions
 from credibly.targets import SparseTargets, Targets
 from credibly.train import Auto, Network, Recipe, fit
-from credibly.train.assembly import build_loss, resolve
+from credibly.train.defaults import resolve
+from credibly.train.fitting import build_loss
 from credibly.types import FilePath, JsonObject
 from credibly.untrusted.documents import read_json_object
 

@@ -1,22 +1,11 @@
-"""Build the parts of a run from data and a recipe: resolved recipe, model, loss, accelerator.
-
-A recipe may hold the user's own network or loss: as an object, written to configurations as
-``object:NAME``, or as a factory, ``python:package.module:factory``. A factory runs code. It is
-therefore imported only if the user names it: by ``--model``, by their own configuration file, or
-by ``allow_python=True`` when a run is loaded.
-"""
+"""The defaults of a recipe that depend on the data, and the checks of a recipe against the data."""
 
 from __future__ import annotations
 
 import dataclasses
-import os
-from importlib import import_module
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import nn
 
 from credibly.checks import InputError
 from credibly.data.images import LazyImages
@@ -24,10 +13,9 @@ from credibly.data.splits import TEST, TRAIN
 from credibly.data.torch_datasets import DEFAULT_SIZE
 from credibly.models import efficientnet
 from credibly.models.network import CONVOLUTIONAL
-from credibly.models.text import build_text
 from credibly.targets import MANY_LABELS, SparseTargets
 from credibly.train.auto import folds_for
-from credibly.train.distributed import SingleProcess, mixed, rows_per_step
+from credibly.train.distributed import num_processes, rows_per_step
 from credibly.train.linear import can_probe, solvable
 from credibly.train.recipes import (
     PROBED_EPOCHS,
@@ -39,181 +27,13 @@ from credibly.train.recipes import (
     Solved,
     TextLinear,
 )
-from credibly.train.run_folder import MIN_ROWS, description, few_rows, names_held_out
-from credibly.types import Array, JsonObject
+from credibly.train.run import OBJECT, PYTHON, loss_of
+from credibly.train.run_folder import MIN_ROWS, few_rows, names_held_out
 
 if TYPE_CHECKING:
-    from accelerate import Accelerator
-
     from credibly.data import Data
-    from credibly.data.token_rows import Encoded
     from credibly.losses import Loss
-    from credibly.models.network import NetworkModule
 
-
-OBJECT, PYTHON = "object:", "python:"
-
-SMALLEST_LOSS = """
-    class MyLoss(cr.losses.BinaryLoss):      # loss of each label on its own; the link is derived
-        name = "mine"
-        def positive(self, scores): return torch.nn.functional.softplus(-scores)
-        def negative(self, scores): return torch.nn.functional.softplus(scores)
-"""
-
-
-def with_names(recipe: Recipe) -> tuple[Recipe, nn.Module | None, Loss | None]:
-    """Return the recipe with its objects replaced by names, and the network and the loss, if any.
-
-    Raises:
-        InputError: if an object is not a network or a loss.
-    """
-    from credibly import losses
-
-    model = None if isinstance(recipe.model, str) else recipe.model
-    loss = None if isinstance(recipe.loss, str) else recipe.loss
-    if model is not None:
-        if not isinstance(model, nn.Module):
-            raise InputError(
-                f"`model` must be a name or a torch.nn.Module; got {type(model).__name__}."
-            )
-        recipe = dataclasses.replace(recipe, model=OBJECT + type(model).__name__)
-    if loss is not None:
-        if not isinstance(loss, losses.Loss):
-            raise InputError(
-                "`loss` must be a name, a loss of `cr.losses` or a subclass of it, because the "
-                "loss also says how scores become probabilities (`log_odds`); got "
-                f"{type(loss).__name__}. The smallest one:\n{SMALLEST_LOSS}"
-            )
-        recipe = dataclasses.replace(recipe, loss=OBJECT + type(loss).__name__)
-    return recipe, model, loss
-
-
-def missing_object(name: str, what: str) -> InputError:
-    """Return the error for a configuration that needs an object which was not passed."""
-    return InputError(
-        f"this run was trained with your own {what} ({name.removeprefix(OBJECT)}), which a run "
-        f"folder does not store. Pass it again: `cr.load(folder, {what}=…)`. To continue "
-        "training, put it into the recipe."
-    )
-
-
-def refuse_python(name: str) -> InputError:
-    """Return the error for a run that names code without permission to import it."""
-    return InputError(
-        f"this run imports Python code ({name}). If you trust it, use `cr.load(folder, "
-        "allow_python=True)` or --allow-python. Or pass the network: `cr.load(folder, model=…)`."
-    )
-
-
-def build_from_factory(name: str, shape: tuple[int, ...], num_scores: int) -> nn.Module:
-    """Import ``python:package.module:factory`` and return ``factory(shape, num_scores)``."""
-    _, _, rest = name.partition(":")
-    module_name, _, factory_name = rest.partition(":")
-    if not (module_name and factory_name.isidentifier()):
-        raise InputError(
-            f"`model` must read python:package.module:factory; got {name!r}, e.g. "
-            "python:mypackage.networks:build."
-        )
-    try:
-        module = import_module(module_name)
-    except ImportError as error:
-        raise InputError(
-            f"`model` {name!r}: {module_name!r} cannot be imported ({error}). Install it, or put "
-            "its folder on PYTHONPATH."
-        ) from error
-    if factory_name not in vars(module):
-        raise InputError(f"`model` {name!r}: {module_name} has no {factory_name!r}.")
-    try:
-        model = vars(module)[factory_name](tuple(shape), num_scores)
-    except TypeError as error:
-        raise InputError(
-            f"`model` {name!r}: it is called as {factory_name}(input_shape, num_scores), here "
-            f"{factory_name}({tuple(shape)}, {num_scores}); {error}."
-        ) from error
-    if not isinstance(model, nn.Module):
-        raise InputError(
-            f"`model` {name!r} must return a torch.nn.Module; got {type(model).__name__}."
-        )
-    return model
-
-
-@runtime_checkable
-class TextModel(Protocol):
-    """The methods that a network for texts has in addition to ``forward``."""
-
-    def encode(self, texts: Array) -> Encoded:
-        """Encode texts of shape (rows, columns) as rows of tensors."""
-        ...
-
-    def write_encoder(self, folder: Path) -> None:
-        """Write what ``encode`` needs, except the weights, into ``folder``."""
-        ...
-
-    def read_encoder(self, folder: Path) -> None:
-        """Read the files of ``write_encoder`` when a run is loaded."""
-        ...
-
-
-def text_model(model: nn.Module) -> TextModel:
-    """Return ``model`` as a network for texts.
-
-    Raises:
-        InputError: if it lacks a method that such a network has.
-    """
-    if not isinstance(model, TextModel):
-        raise InputError(
-            "a network for texts must have the methods `encode(texts)`, `write_encoder(folder)` "
-            f"and `read_encoder(folder)`; {type(model).__name__} lacks one. docs/guide/data.md has "
-            "a small example."
-        )
-    return model
-
-
-@torch.no_grad()
-def check_scores(model: nn.Module, data: Data, num_scores: int, image_size: int | None) -> None:
-    """Check on two rows that a user's network returns one or two scores per label."""
-    data = data.take(np.arange(min(2, len(data))))
-    if data.texts is not None:
-        data = data.encoded_by(text_model(model).encode)
-    rows = data.torch_dataset(train=False, image_size=image_size)
-    inputs = rows.batch(torch.arange(len(data)))[0]
-    training = model.training
-    model.eval()
-    try:
-        scores = model(inputs)
-    except (RuntimeError, TypeError, ValueError) as error:
-        raise InputError(
-            f"the network must take inputs of shape {_shapes(inputs)}; it fails: {error}."
-        ) from error
-    finally:
-        model.train(training)
-    shape = tuple(scores.shape) if isinstance(scores, torch.Tensor) else type(scores).__name__
-    if shape != (len(inputs), num_scores):
-        raise InputError(
-            f"the network must return scores of shape (rows, {num_scores}) for inputs of shape "
-            f"{_shapes(inputs)}; got {shape}."
-        )
-
-
-def _shapes(inputs: Any) -> object:
-    """Return the shape of the inputs, or the shapes by name if there are several."""
-    if isinstance(inputs, torch.Tensor):
-        return tuple(inputs.shape)
-    return {name: tuple(tensor.shape) for name, tensor in inputs.items()}
-
-
-def loss_of(recipe: Recipe, loss: Loss | None, **context: object) -> Loss:
-    """Return the loss object, or the loss that the recipe names."""
-    from credibly import losses
-
-    if loss is not None:
-        return loss
-    if recipe.loss.startswith(OBJECT):
-        raise missing_object(recipe.loss, "loss")
-    return losses.from_name(recipe.loss, average_size=recipe.average_size, **context)
-
-
-# Recipes ---------------------------------------------------------------------------------------
 
 SMALL_IMAGE = 64
 SPARSE_HIDDEN = (96, 512)
@@ -263,11 +83,6 @@ def resolve(recipe: Recipe, data: Data, loss: Loss | None = None) -> Recipe:
     if isinstance(recipe, Solved) and recipe.l2 is None and few_rows(data):
         recipe = dataclasses.replace(recipe, l2=FEW_ROWS_L2)
     return recipe
-
-
-def num_processes() -> int:
-    """Return the number of processes that torchrun started, or 1 without torchrun."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def default_loss(data: Data) -> str:
@@ -514,103 +329,3 @@ def _folds(recipe: Recipe, data: Data) -> int:
             f"got {recipe.folds}."
         )
     return recipe.folds
-
-
-# Model and loss --------------------------------------------------------------------------------
-
-
-def build_loss(recipe: Recipe, data: Data, num_rows: int, loss: Loss | None = None) -> Loss:
-    """Return the user's ``loss``, or the loss that the recipe names."""
-    criterion = loss_of(recipe, loss, num_labels=len(data.labels), num_rows=num_rows)
-    if not criterion.has_link and few_rows(data):
-        raise InputError(
-            f"loss {recipe.loss!r} has no link, so its scores become probabilities only through "
-            f"a calibrator, which needs at least {MIN_ROWS} rows; {data.source} has fewer."
-        )
-    if not criterion.has_link and recipe.calibrate == "none":
-        raise InputError(
-            f"loss {recipe.loss!r} has no link, so its scores become probabilities only through "
-            "a calibrator; got `calibrate` none. Use affine."
-        )
-    return criterion
-
-
-def build_network(
-    network: Network,
-    inputs: Data | tuple[int, ...],
-    num_labels: int,
-    criterion: Loss,
-    *,
-    weights: str | None = None,
-    encoder: Path | None = None,
-) -> NetworkModule:
-    """Return the built-in network that a recipe names, with fresh or stored weights.
-
-    Args:
-        network: the recipe.
-        inputs: the data, or the shape of one input.
-        num_labels: number of labels.
-        criterion: the loss.
-        weights: of the backbone.
-        encoder: folder of a run on texts, which contains the encoder.
-    """
-    from credibly import models
-
-    num_outputs = criterion.num_outputs(num_labels)
-
-    text = encoder is not None or getattr(inputs, "texts", None) is not None
-    own = ("terms", "max_length") if text else ("hidden", "image_size", "fixed_norms", "views")
-    given: JsonObject = {name: getattr(network, name) for name in ("dropout", "frozen", *own)}
-    given["weights"] = weights
-    if text:
-        return build_text(network.model, inputs, num_outputs, encoder=encoder, **given)
-    return models.build(network.model, inputs, num_labels, num_outputs=num_outputs, **given)
-
-
-def build_model(
-    network: Network, data: Data, criterion: Loss, seed: int, model: nn.Module | None = None
-) -> nn.Module:
-    """Return the network to train: the user's, or a fresh one.
-
-    The seed determines a fresh network. Its last biases start at the rates of the labels.
-    """
-    torch.manual_seed(mixed(seed))
-    if model is None and network.model.startswith(OBJECT):
-        raise missing_object(network.model, "model")
-    num_scores = len(data.labels) * criterion.scores_per_label
-    if model is None and network.model.startswith(PYTHON):
-        shape = description(data, network)["shape"]
-        model = build_from_factory(network.model, tuple(shape), num_scores)
-    if model is not None:
-        if network.features or network.frozen:
-            raise InputError(
-                "`frozen` and `features` need a built-in network, because its last layer is "
-                f"known; got {network.model!r}. Freeze parameters with `requires_grad_(False)` "
-                "instead."
-            )
-        check_scores(model, data, num_scores, network.image_size)
-        return model
-    weights = None if network.weights == "none" else network.weights  # overrides a preset's
-    built = build_network(network, data, len(data.labels), criterion, weights=weights)
-    if network.prior_bias:
-        built.start_at_rates(criterion, data.decoded[data.split == TRAIN])
-    return built
-
-
-def build_accelerator(precision: str) -> Accelerator | SingleProcess:
-    """Return device, processes (from the environment of torchrun) and precision."""
-    if precision == "fp16" and not torch.cuda.is_available():
-        raise InputError("`precision` fp16 needs a GPU; got none. Use bf16 or float32.")
-    no_gpu = not (torch.cuda.is_available() or torch.backends.mps.is_available())
-    processes = num_processes()
-    if no_gpu and processes == 1 and precision == "float32":
-        return SingleProcess()  # accelerate is slow to import
-    from accelerate import Accelerator
-    from accelerate.state import AcceleratorState
-
-    # Two runs in one interpreter may differ in precision, but accelerate keeps the first precision.
-    AcceleratorState._reset_state()
-    kind = "no" if precision == "float32" else precision
-    # Without cpu=True, accelerate ignores the other processes of torchrun on a machine without a
-    # GPU.
-    return Accelerator(mixed_precision=kind, cpu=no_gpu)
