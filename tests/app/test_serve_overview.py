@@ -17,12 +17,14 @@ from credibly.cli import main
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory):
-    """Four labels, two of which go together; some truth is flipped, some unknown."""
+    """Four labels, two of which go together; some truth is flipped, some unknown or unsure."""
     rng = np.random.default_rng(0)
     kitchen = rng.random(3000) < 0.3
     rates = np.stack([np.where(kitchen, 0.6, 0.05)] * 2 + [np.full(3000, 0.2)] * 2, axis=1)
     y = (rng.random(rates.shape) < rates).astype(np.int8)
     p = np.clip(np.where(y == 1, 0.93, 0.05) + rng.normal(0, 0.04, y.shape), 0, 1)
+    unsure = rng.random(y.shape) < 0.03  # a contradiction there is not probably wrong
+    p[unsure], y[unsure] = 0.6, rng.random(unsure.sum()) < 0.6
     flipped = rng.random(y.shape) < 0.01
     y[flipped] = 1 - y[flipped]
     y[rng.random(y.shape) < 0.02] = -1
@@ -144,7 +146,7 @@ def test_without_truth_errors_are_not_called_none(tmp_path):
 
 def test_every_page_stays_small_with_many_labels(tmp_path):
     rng = np.random.default_rng(0)
-    p = rng.random((400, 1200)).astype(np.float32) ** 6
+    p = rng.random((4000, 1200)).astype(np.float32) ** 4  # every chart has all of its points
     y = (rng.random(p.shape) < p).astype(np.int8)
     names = [f"label {t} with a long name" for t in range(1200)]
     Predictions.from_arrays(probabilities=p, targets=y, labels=names).write(tmp_path / "p.parquet")

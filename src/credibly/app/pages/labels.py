@@ -21,7 +21,7 @@ from credibly.types import JsonObject
 
 router = APIRouter()
 
-PER_PAGE = 100
+PER_PAGE = 75
 PAIRED = 14
 COLUMNS = ("label", "known", "rate", "expected rate", "AP", "ACE", "noise", "flag")
 
