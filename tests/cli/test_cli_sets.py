@@ -246,6 +246,7 @@ WRONG = {
     "risk above 1": (["--recall", "0.9", "--guarantee", "2"], "--guarantee must lie in"),
     "expected precision": (["--precision", "0.9", "--guarantee", "expected"], "--guarantee of P"),
     "unknown name": (["--threshold", "0.5,dgo=0.2"], "no label 'dgo' to threshold. Did you mean"),
+    "a size of 0": (["--average-size", "0"], "--average-size must be"),
     "no number": (["--threshold", "dog=high"], "--threshold must be numbers"),
     "no miss": (["--cost", "review=1"], "--cost must be like miss=5"),
     "misspelt cost": (["--cost", "mis=1"], "--cost must be like miss=5"),

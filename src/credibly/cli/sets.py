@@ -138,7 +138,8 @@ def _rule(options: Options) -> Decision | Pipeline:
     from credibly import decide
     from credibly.pipeline import Pipeline
 
-    names = [name for name in RULES if getattr(options, name) not in (None, False)]
+    given = {name: getattr(options, name) for name in RULES}
+    names = [name for name, value in given.items() if not (value is None or value is False)]
     if len(names) != 1:
         got = " and ".join(map(_flag, names)) or "none"
         raise input_error(f"give exactly one of {', '.join(map(_flag, RULES))}; got {got}.")
