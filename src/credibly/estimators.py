@@ -489,6 +489,8 @@ class CredibleClassifier(_Decides):
             ``forest``, ``boosting``, or a recipe of ``cr.train``, which has all other options.
         l2: penalty on the weights of ``linear``, scikit-learn's 1/C. None: selected on rows
             that the model was not trained on.
+        hidden, dropout, epochs, learning_rate, batch_size: of ``mlp``; None for its defaults.
+            With one of them, ``linear`` is trained by gradient steps.
         budget: time for the models that ``auto`` tries, estimated from the size of the data.
         calibrate: the name of a calibrator, ``none``, or ``auto``, which compares several on
             out-of-fold rows.
@@ -522,6 +524,11 @@ class CredibleClassifier(_Decides):
         *,
         model: Any = "auto",
         l2: float | None = None,
+        hidden: int | None = None,
+        dropout: float | None = None,
+        epochs: int | None = None,
+        learning_rate: float | None = None,
+        batch_size: int | None = None,
         budget: str | None = None,
         calibrate: str = "auto",
         held_out: float = 0.2,
@@ -531,6 +538,11 @@ class CredibleClassifier(_Decides):
         self.loss = loss
         self.model = model
         self.l2 = l2
+        self.hidden = hidden
+        self.dropout = dropout
+        self.epochs = epochs
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
         self.budget = budget
         self.calibrate = calibrate
         self.held_out = held_out
@@ -609,13 +621,15 @@ class CredibleClassifier(_Decides):
         from credibly.train import Recipe, recipe
 
         checks.fraction("held_out", self.held_out, low_open=True, high_open=True)
-        options = {"l2": self.l2, "budget": self.budget}
-        shared = {"loss": self.loss, "calibrate": self.calibrate}
+        names = ("l2", "hidden", "dropout", "epochs", "learning_rate", "batch_size", "budget")
+        options = {name: getattr(self, name) for name in names}
         if isinstance(self.model, Recipe):
-            shared = {name: each for name, each in shared.items() if each != "auto"}
-        else:
-            checks.choice("model", self.model, MODELS)
-        return recipe(self.model, **shared, **options)
+            usual = {"loss": "auto", "calibrate": "auto"}
+            shared = {name: getattr(self, name) for name in usual}
+            options |= {name: each for name, each in shared.items() if each != usual[name]}
+            return recipe(self.model, **options)
+        checks.choice("model", self.model, MODELS)
+        return recipe(self.model, loss=self.loss, calibrate=self.calibrate, **options)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

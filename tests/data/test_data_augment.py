@@ -15,9 +15,10 @@ from credibly.data import Data
 KINDS = {
     "operations": {"operations": 0.7},
     "cutout": {"cutout": 0.4},
+    "mixup": {"mixup": 0.4},
     "color_jitter": {"color_jitter": 0.4},
     "lighting": {"lighting": 0.1},
-    "all": {"operations": 0.3, "cutout": 0.2, "lighting": 0.1},
+    "all": {"operations": 0.3, "cutout": 0.2, "mixup": 1.0},
 }
 each_kind = pytest.mark.parametrize("augment", KINDS.values(), ids=KINDS)
 
@@ -80,6 +81,40 @@ def test_cutout_hides_a_square_of_the_mean_colour_and_nothing_else():
         assert (inside - colour[:, None, None]).abs().max() <= 0.5 / 255 + 1e-6
 
 
+def test_a_mixture_is_the_shares_of_two_rows_and_unknown_labels_stay_unknown():
+    plain, targets, _ = batch({}, range(30))
+    inputs, soft, _ = batch({"mixup": 0.5}, range(30))
+    for row in range(30):
+        # The partner and share that explain the pixels explain the targets too.
+        direction = (plain - plain[row]).flatten(1).double()
+        moved = (inputs[row] - plain[row]).flatten().double()
+        share = (direction @ moved) / (direction**2).sum(1).clamp_min(1e-12)
+        miss = (moved - share[:, None] * direction).abs().amax(dim=1)
+        partner = int(miss.argmin())
+        assert miss[partner] < 1e-6
+        assert -1e-6 <= share[partner] <= 0.5 + 1e-6
+        known = (targets[row] >= 0) & (targets[partner] >= 0)
+        expected = (1 - share[partner]) * targets[row] + share[partner] * targets[partner]
+        assert torch.allclose(soft[row][known].double(), expected[known].double(), atol=1e-5)
+        assert (soft[row][~known] == -1).all()
+
+
+def test_shares_follow_the_beta_distribution_folded_at_one_half():
+    from scipy.stats import beta
+
+    place = np.arange(2000) / 2000
+    curve = np.column_stack([place, place**2])  # the chord through a mixture tells its two rows
+    rows = Data(["a"], np.zeros((2000, 1)), features=curve)
+    mixed = rows.torch_dataset(train=True, mixup=0.3).batch(range(2000))[0].double().numpy()
+    moved, other = mixed[:, 0] - place, (mixed[:, 1] - place**2) / (mixed[:, 0] - place) - place
+    clear = (np.abs(moved) > 1e-3) & (np.abs(other - place) > 0.1)
+    drawn = 1 - moved[clear] / (other - place)[clear]
+    assert drawn.min() >= 0.5 - 1e-3
+    unmoved = (np.abs(other - place) > 0.1) | (np.abs(moved) <= 1e-3)
+    mean = (drawn.sum() + (unmoved & ~clear).sum()) / unmoved.sum()
+    assert mean == pytest.approx(2 * beta(0.3, 0.3).expect(lambda p: p, 0.5, 1), abs=0.02)
+
+
 @pytest.mark.parametrize("channels", [1, 3])
 def test_operations_of_no_strength_change_nothing(channels):
     plain, _, _ = batch({}, range(30), channels=channels)
@@ -93,6 +128,7 @@ def test_operations_of_no_strength_change_nothing(channels):
     [
         ({"cutout": 0.6}, r"`cutout` must lie in \[0, 0.5\]; got 0.6"),
         ({"rand_augment": 1.5}, "`rand_augment` must lie in"),
+        ({"mixup": -1.0}, "`mixup` must lie in"),
     ],
 )
 def test_what_would_not_keep_labels_is_refused(options, match):

@@ -24,7 +24,7 @@ MODELS = ("linear", "mlp", "forest", "boosting", "auto")
 
 ESTIMATORS = {
     "linear": CredibleClassifier(model="linear", l2=1.0),
-    "mlp": CredibleClassifier(model=Network(model="mlp", hidden=16, epochs=10, learning_rate=1e-2)),
+    "mlp": CredibleClassifier(model="mlp", hidden=16, epochs=10, learning_rate=1e-2),
 }
 each = pytest.mark.parametrize("estimator", ESTIMATORS.values(), ids=list(ESTIMATORS))
 
@@ -111,7 +111,7 @@ def test_weights_make_up_for_rows_that_were_drawn_too_rarely(model):
     weights = np.where(Y[drawn, 0], 4.0, 1.0)
     options = {"budget": "3s"} if model == "auto" else {}
     if model == "mlp":
-        model = Network(model="mlp", epochs=10, learning_rate=1e-2, hidden=16)
+        options = {"epochs": 10, "learning_rate": 1e-2, "hidden": 16}
 
     def estimates(rows, weights=None):
         fitted = CredibleClassifier(model=model, **options)

@@ -154,7 +154,7 @@ def test_scores_that_are_not_finite_are_not_imported(ending, value, tmp_path):
         cr.Predictions.from_values(path, "logits", loss="bce")
 
 
-@pytest.mark.parametrize("setting", ["learning_rate", "weight_decay", "clip", "lighting"])
+@pytest.mark.parametrize("setting", ["learning_rate", "weight_decay", "clip", "mixup"])
 def test_settings_that_overflow_are_refused(setting):
     with pytest.raises(InputError, match=f"`{setting}` must lie in "):
         recipe(**{setting: 1e308})

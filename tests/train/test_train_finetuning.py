@@ -1,4 +1,4 @@
-"""Fine-tuning: freezing, fixed norms, augmentation, views."""
+"""Fine-tuning: rates by layer, freezing, fixed norms, augmentation, views."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from credibly import InputError
 from credibly.data import digits
 from credibly.data import load as load_rows
 from credibly.models import build
-from credibly.train import fit, load, recipe, resolve
+from credibly.train import Callback, fit, load, recipe, resolve
 
 
 def weights(folder, **settings):
@@ -25,7 +25,8 @@ def weights(folder, **settings):
     run = fit(data, chosen, folder=folder)
     # Nothing moves at this rate; statistics of norms are fixed.
     still = {"learning_rate": 1e-30, "weight_decay": 0.0, "epochs": 1, "fixed_norms": True}
-    first = fit(data, recipe(**{**options, **settings, **still}))
+    kept = {"frozen_epochs": 0} if "frozen_epochs" in settings else {}
+    first = fit(data, recipe(**{**options, **settings, **still, **kept}))
     return first.model.state_dict(), run.model.state_dict()
 
 
@@ -37,11 +38,31 @@ def moved(before, after, part: str) -> bool:
     )
 
 
-def test_a_frozen_backbone_stays_still(tmp_path):
-    # Nothing but the head changes, statistics of norms included.
+def test_the_backbone_stays_still_while_frozen_and_moves_after(tmp_path):
+    before, after = weights(tmp_path / "thawed", frozen_epochs=1)
+    assert moved(before, after, "backbone.stem.weight")
+    # At the first epoch's end nothing but the head has changed, statistics of norms included.
     one, other = weights(tmp_path / "short", frozen=True, epochs=1)
     assert not moved(one, other, "backbone")
     assert moved(one, other, "head")
+
+
+def test_thawing_begins_where_a_frozen_run_ends(tmp_path):
+    """The first of two epochs is a run of the last layer alone, at the same rates."""
+
+    class Snapshot(Callback):
+        def __init__(self) -> None:
+            self.losses: list[float] = []
+
+        def on_epoch(self, figures) -> None:
+            self.losses.append(figures["loss"])
+
+    options = {"model": "resnet20-32", "batch_size": 16, "schedule": "constant", "warmup": 0.0}
+    thawed, frozen = Snapshot(), Snapshot()
+    data = DATA["pictures"]()
+    fit(data, recipe(**options, epochs=2, frozen_epochs=1), folder=tmp_path / "a", callback=thawed)
+    fit(data, recipe(**options, epochs=1, frozen=True), folder=tmp_path / "b", callback=frozen)
+    assert thawed.losses[0] == frozen.losses[0]
 
 
 def test_fixed_norms_keep_their_statistics_and_train_their_weights(tmp_path):
@@ -89,9 +110,17 @@ def test_averaged_weights_of_a_network_for_images_predict(tmp_path):
     assert np.isfinite(run.predict(pictures().part("test")).probabilities).all()
 
 
+def test_mixup_trains_on_soft_targets(tmp_path):
+    data = DATA["pictures"]()
+    run = fit(data, recipe(model="cnn", hidden=4, epochs=1, mixup=0.4), folder=tmp_path / "run")
+    assert all(value is None or np.isfinite(value) for value in run.metrics.values())
+
+
 REFUSED = {
+    "frozen for ever": ({"frozen_epochs": 3, "epochs": 3}, "fewer than `epochs`"),
     "frozen twice": ({"frozen": True, "backbone_rate": 0.1}, "`frozen` trains the last layer only"),
     "rate": ({"backbone_rate": 0.0}, "`backbone_rate` must lie in"),
+    "decay": ({"layer_decay": 1.5}, "`layer_decay` must lie in"),
     "cutout": ({"cutout": 0.7}, "`cutout` must lie in"),
     "views": ({"views": "many"}, "`views` must be one of"),
     "cached views": (
@@ -108,17 +137,12 @@ def test_settings_that_contradict_each_other_are_refused(settings, match):
         recipe(**settings)
 
 
-def test_views_of_features_are_refused(tmp_path):
+def test_views_of_features_and_mixtures_of_single_labels_are_refused(tmp_path):
     with pytest.raises(InputError, match="needs images; awkward holds features"):
         fit(awkward(), recipe(views="flip"), folder=tmp_path / "a")
-
-
-def test_options_of_earlier_versions_that_only_training_needed_are_ignored(tmp_path):
-    run = fit(DATA["pictures"](), recipe("cnn", hidden=4, epochs=1), folder=tmp_path)
-    (tmp_path / "manifest.json").unlink()  # its checksum is that of the file as it was
-    config, more = tmp_path / "config.toml", "mixup = 0.4\nlayer_decay = 0.9\nfrozen_epochs = 1\n"
-    config.write_text(config.read_text().replace("[settings]\n", f"[settings]\n{more}"))
-    assert load(tmp_path).recipe == run.recipe
+    settings = recipe(loss="avgk", average_size=2, mixup=0.3)
+    with pytest.raises(InputError, match="`mixup` makes soft targets"):
+        fit(DATA["single"](), settings, folder=tmp_path / "b")
 
 
 # Defaults for images --------------------------------------------------------------------------

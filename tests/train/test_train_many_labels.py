@@ -110,6 +110,7 @@ def test_the_largest_scores_do_not_depend_on_chunks(monkeypatch):
 
 BAD = {
     "a loss of pairs": ({"loss": "spa+lpr"}, "loss of single entries"),
+    "mixup": ({"mixup": 0.2}, "cannot be combined with `mixup`"),
     "a budget of labels": ({"average_size": 2.0}, "cannot be combined with `average_size`"),
 }
 

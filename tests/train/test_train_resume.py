@@ -38,8 +38,8 @@ CASES = {
     "fine-tuning": (
         "pictures",
         {
-            **{"model": "resnet20-32", "backbone_rate": 0.3, "views": "flip"},
-            **{"rand_augment": 0.5, "cutout": 0.3},
+            **{"model": "resnet20-32", "frozen_epochs": 1, "backbone_rate": 0.3, "views": "flip"},
+            **{"layer_decay": 0.9, "rand_augment": 0.5, "cutout": 0.3, "mixup": 0.4},
             **{"loss": "bce", "augment": "shift+flip"},
         },
     ),

@@ -142,6 +142,7 @@ def test_workers_read_the_same_rows(tmp_path):
 
 
 REFUSED = {
+    "mixup": ({"model": "mlp", "mixup": 0.2}, "needs a dense matrix"),
     "forest": ({"model": "forest"}, "which `model` linear and mlp take"),
     "cnn": ({"model": "cnn"}, "which `model` linear and mlp take"),
     "ensemble": ({"model": "mlp", "ensemble": 2}, "which `model` linear and mlp take"),

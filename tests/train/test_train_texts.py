@@ -219,6 +219,7 @@ def test_one_command_trains_on_a_file(tmp_path, capsys):
 def test_what_texts_cannot_do_is_refused(tmp_path):
     rows = comments()
     for settings, words in {
+        "mixup": (recipe(mixup=0.2), "mixes features or images"),
         "mlp": (recipe(model="mlp"), "one for text: tfidf"),
         "features": (recipe(model="tfidf", frozen=True, features=True), "tfidf has no backbone"),
         "views": (recipe(views="flip"), "needs images"),

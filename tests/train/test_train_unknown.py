@@ -92,8 +92,7 @@ def test_one_known_row_is_trained_on_wherever_it_is_held_out():
     for row in range(60):
         targets = NOTHING.copy()
         targets[row] = [0, 1, 0]
-        network = cr.train.Network(model="mlp", epochs=1)
-        classifier = cr.CredibleClassifier(model=network, coding="unknown")
+        classifier = cr.CredibleClassifier(model="mlp", coding="unknown", epochs=1)
         assert np.isfinite(classifier.fit(ROWS, targets).predict_proba(ROWS)).all()
 
 

@@ -261,17 +261,28 @@ def scales(settings: Recipe, model, criterion=None) -> dict[int, float]:
 
 
 @each_network
-def test_the_backbone_has_its_own_rate(name):
+def test_every_parameter_is_in_one_layer_in_the_order_of_the_network(name):
     model = build(name, NETWORKS[name], 3)
-    found = scales(recipe(backbone_rate=0.5), model)
+    listed = [id(p) for layer in model.layers() for p in layer]
+    assert sorted(listed) == sorted(id(p) for p in model.backbone.parameters())
+    assert len(listed) == len(set(listed))
+
+
+@each_network
+def test_rates_fall_from_the_head_to_the_input(name):
+    model = build(name, NETWORKS[name], 3)
+    found = scales(recipe(backbone_rate=0.5, layer_decay=0.8), model)
     assert all(found[id(p)] == 1 for p in model.head.parameters())
-    assert all(found[id(p)] == 0.5 for p in model.backbone.parameters())
+    layers = model.layers()
+    for place, layer in enumerate(layers):
+        expected = 0.5 * 0.8 ** (len(layers) - 1 - place)
+        assert [found[id(p)] for p in layer] == pytest.approx([expected] * len(layer))
 
 
 def test_parameters_of_the_loss_are_trained_once_at_the_full_rate():
     model = build("mlp", (6,), 3)
     criterion = OnlineEstimation(num_rows=10, num_labels=3, average_size=1.0)
-    for settings in (recipe("mlp"), recipe(backbone_rate=0.1)):
+    for settings in (recipe("mlp"), recipe(backbone_rate=0.1), recipe(layer_decay=0.5)):
         optimizer = build_optimizer(settings, model, criterion)
         listed = [id(p) for group in optimizer.param_groups for p in group["params"]]
         assert len(listed) == len(set(listed))

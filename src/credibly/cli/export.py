@@ -37,6 +37,7 @@ class Options:
 
 def run(options: Options) -> None:
     from credibly.files import check_out
+    from credibly.notebook import counted
 
     check_out(options.out, (".onnx",))
     if not options.folder.endswith(".json") and Path(options.folder).is_file():
@@ -64,3 +65,8 @@ def run(options: Options) -> None:
             f"`probabilities`, `sets`. Largest difference from torch in probabilities: "
             f"{result['difference']:.1e}."
         )
+        if result["rows"]:
+            print_text(
+                f"Label sets of {counted(result['rows'], 'row')} of the run compared: "
+                f"{counted(result['changed'], 'difference')}."
+            )

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 UNIFORMS = 45
-"""Random numbers per row: 6 for crop, shift and flip, 6 for operations, 3 for cutout, 3 not used, 4
+"""Random numbers per row: 6 for crop, shift and flip, 6 for operations, 3 for cutout, 3 to mix, 4
 for colours, 3 for lighting, 20 for ten trials of a crop."""
 
 # Eigenvectors of the colours of ImageNet's training pixels, in columns, times their eigenvalues
@@ -47,6 +47,7 @@ class Augment:
         cutout: side of a gray square at a random position, as a share of the image's side. The
             maximum is half, which hides a quarter of the image. A larger square could hide the only
             object of a label.
+        mixup: α of Beta(α, α), from which the share of each row is drawn; 0 disables mixing.
         color_jitter: maximum relative change of brightness, contrast and saturation, applied in a
             random order.
         lighting: standard deviation of noise along the principal components of ImageNet's colours.
@@ -54,12 +55,13 @@ class Augment:
 
     operations: float = 0.0
     cutout: float = 0.0
+    mixup: float = 0.0
     color_jitter: float = 0.0
     lighting: float = 0.0
 
     @property
     def changes_pixels(self) -> bool:
-        """Return whether pixels change before they become numbers."""
+        """Return whether single images change, apart from mixing."""
         return max(self.operations, self.cutout, self.color_jitter) > 0
 
 
@@ -271,7 +273,24 @@ class TorchRows(torch.utils.data.Dataset[Sample]):
         index = torch.as_tensor(rows, dtype=torch.int64)
         sparse = isinstance(self._targets, SparseTargets)
         inputs, targets = self._inputs(index), self._targets[index.numpy() if sparse else index]
+        if self.augment.mixup and len(index) and self.data.texts is None:
+            inputs, targets = self._mixed(inputs, targets, index)
         return inputs, targets, index
+
+    def _mixed(self, inputs: Tensor, targets: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Mix each row with another one; (seed, epoch, row) determine which one and the share."""
+        from scipy.stats import beta
+
+        chance = uniforms(self.seed, int(self._epoch), index.numpy(), UNIFORMS)[:, 15:17]
+        drawn = beta.ppf(chance[:, 0], self.augment.mixup, self.augment.mixup)
+        # A row is always the larger part of its own mixture.
+        share = torch.from_numpy(np.maximum(drawn, 1 - drawn).astype(np.float32))
+        other = torch.from_numpy((chance[:, 1] * len(self)).astype(np.int64))
+        sides = share.view(-1, *[1] * (inputs.ndim - 1))
+        inputs = torch.lerp(self._inputs(other), inputs, sides)
+        others, share = self._targets[other], share[:, None]
+        soft = share * targets + (1 - share) * others
+        return inputs, soft.masked_fill((targets < 0) | (others < 0), -1)
 
     def _inputs(self, index: Tensor) -> Any:
         if self.data.features is not None:

@@ -108,7 +108,7 @@ class TwoWay(BatchLoss):
         return TwoWayForm(self)(scores, targets)
 
     def linear_form(self) -> LinearForm | None:
-        return TwoWayLinear(self) if self.ways == "samples" else None
+        return None if self.memory else TwoWayLinear(self)
 
     def initial_scores(self, label_rates: Tensor) -> Scores:
         """Return the logits of the rates: not a link, but a start that ranks labels by rate."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
@@ -372,12 +372,18 @@ class NetworkModule(HeadedModule):
         self.standardize, self.backbone = standardize, backbone
         self.dropout = Dropout(dropout)
         self.head = self._head(num_features, num_scores)
-        self.backbone.requires_grad_(not frozen)
-        self.train()
+        if frozen:
+            self.freeze()
 
     def _head(self, num_features: int, num_scores: int) -> nn.Module:
         # The head of a linear model reads the inputs, which may be sparse.
         return (SparseLinear if self.name == "linear" else nn.Linear)(num_features, num_scores)
+
+    def freeze(self, frozen: bool = True) -> None:
+        """Exclude the backbone from training, or include it again."""
+        self.frozen = frozen
+        self.backbone.requires_grad_(not frozen)
+        self.train(self.training)
 
     def train(self, mode: bool = True) -> NetworkModule:
         super().train(mode)
@@ -388,6 +394,18 @@ class NetworkModule(HeadedModule):
                 if isinstance(module, nn.modules.batchnorm._BatchNorm):
                     module.eval()
         return self
+
+    def layers(self) -> list[list[nn.Parameter]]:
+        """Return the backbone's parameters by layer, from the input to the features.
+
+        A layer is a child of the backbone, or of a sequence of layers inside it. Parameters that
+        belong directly to the backbone (tokens, positions) are part of the first layer.
+        """
+        found = [list(module.parameters()) for module in _unrolled(self.backbone)]
+        inside = {id(each) for parameters in found for each in parameters}
+        own = [each for each in self.backbone.parameters() if id(each) not in inside]
+        first, *others = [parameters for parameters in found if parameters] or [[]]
+        return [each for each in (own + first, *others) if each]
 
     def features(self, inputs: Inputs) -> Any:
         """Return the inputs of the head, (rows, num_features). ``linear`` keeps rows sparse."""
@@ -410,6 +428,12 @@ class NetworkModule(HeadedModule):
         views = [inputs, *(_crops(inputs) if self.views == "crops" else [])]
         both = [each for view in views for each in (view, view.flip(-1))]
         return torch.stack([self.head(self.hidden(each)) for each in both]).mean(dim=0)
+
+
+def _unrolled(module: nn.Module) -> Iterator[nn.Module]:
+    """Yield the children of a module, with sequences replaced by their children."""
+    for child in module.children():
+        yield from _unrolled(child) if isinstance(child, nn.Sequential) else [child]
 
 
 def _crops(images: Tensor) -> list[Tensor]:

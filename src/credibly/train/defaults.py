@@ -161,6 +161,10 @@ def _network(recipe: Network, data: Data, loss: Loss | None) -> Network:
             f"`views` {recipe.views} needs images; {data.source} holds {data.kind}. Use "
             "`views` one."
         )
+    if recipe.mixup and data.texts is not None:
+        raise InputError(
+            f"`mixup` mixes features or images; {data.source} holds {data.kind}. Leave it out."
+        )
     if recipe.features and model == "tfidf":
         raise InputError(
             "`features` stores the output of a backbone, but tfidf has no backbone. Leave it out."
@@ -232,6 +236,8 @@ def _on_sparse_features(recipe: Network, data: Data) -> Network:
     what = f"{data.source} holds {data.input_shape[0]:,} sparse features"
     if recipe.model not in ("linear", "mlp"):
         raise InputError(f"{what}, which `model` linear and mlp take; got {recipe.model!r}.")
+    if recipe.mixup:
+        raise InputError(f"{what}; `mixup` needs a dense matrix. Leave it out.")
     many = isinstance(data.targets, SparseTargets) or len(data.labels) >= MANY_LABELS
     if recipe.model == "linear" and many:
         raise InputError(

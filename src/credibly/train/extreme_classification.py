@@ -55,6 +55,8 @@ def check_many(
             f"softmax, twl or quasibinary; got {processes} processes, model {recipe.model!r}, "
             f"loss {recipe.loss!r}."
         )
+    if recipe.mixup:
+        raise InputError("sparse targets cannot be combined with `mixup`. Leave it out.")
     if recipe.select == "average-k" or recipe.average_size is not None:
         raise InputError("sparse targets cannot be combined with `average_size`. Leave it out.")
     if recipe.views != "one":

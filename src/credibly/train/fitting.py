@@ -228,8 +228,8 @@ def _weighted(rows: Data, recipe: Recipe, criterion: Loss) -> Data:
             f"{what} need a loss that treats rows separately, such as bce, spa or asl; got "
             f"{recipe.loss}."
         )
-    if isinstance(rows.targets, SparseTargets):
-        raise InputError(f"{what} cannot be combined with sparse targets.")
+    if isinstance(rows.targets, SparseTargets) or recipe.network().mixup:
+        raise InputError(f"{what} cannot be combined with sparse targets or `mixup`.")
     used = rows.weights[rows.split != TEST]
     if not used.sum():
         raise InputError(f"{what} must not be 0 for all rows.")
@@ -261,6 +261,17 @@ def _check_rows(
             "targets are present, so a model would predict every label everywhere. If −1 means "
             "absent, give `coding='signed'`. If only present labels were recorded, code the "
             "others 0 and use --loss an, epr or role."
+        )
+    network = recipe.network()
+    if network.frozen_epochs and processes > 1:
+        raise InputError(
+            f"`frozen_epochs` trains on one process only; got {processes}. Train the last layer "
+            "first with `frozen`, then give its model.safetensors as `weights`."
+        )
+    if network.mixup and criterion.single_label:
+        raise InputError(
+            f"`mixup` makes soft targets; loss {recipe.loss!r} needs exactly one label per row. "
+            "Use softmax or bce, or leave `mixup` out."
         )
     needed = recipe.calibrate != "none" or recipe.select != "last"
     if needed and not all_train and not held_out.has_truth:
@@ -389,6 +400,7 @@ def _augmented(rows: Data, recipe: recipes.Network, seed: int) -> TorchRows:
         seed=seed,
         operations=recipe.rand_augment,
         cutout=recipe.cutout,
+        mixup=recipe.mixup,
         color_jitter=recipe.color_jitter,
         lighting=recipe.lighting,
     )

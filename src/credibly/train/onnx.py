@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
 
@@ -30,6 +31,9 @@ from credibly.types import Array, JsonObject
 OPSET = 17
 TOLERANCE = 1e-4
 """Largest difference in probability between onnxruntime and torch: float32 on both sides."""
+
+MAX_ROWS = 10_000
+"""Rows of the run's own predictions whose label sets are compared."""
 
 MAX_CHANGED = 1e-4
 """Largest share of labels that may change sides, of those at a threshold up to rounding."""
@@ -88,7 +92,7 @@ def _input_names(run: Run) -> tuple[str, ...]:
 def export(run: Run, path: str | Path) -> JsonObject:
     """Write ``run`` as ONNX, and compare it with the run in onnxruntime.
 
-    Probabilities and label sets are compared on noise.
+    Probabilities are compared on noise; label sets also on the scores in the run's predictions.
 
     The input is ``inputs`` (rows, …) float32: features, or images (channels, height, width) in [0,
     1]. For runs on texts, the input is the output of their encoder, which is not exported: the
@@ -99,15 +103,16 @@ def export(run: Run, path: str | Path) -> JsonObject:
     in the metadata as JSON, and ``credibly predict model.onnx`` applies it.
 
     Returns:
-        The shape of one input, the labels and the largest difference in probability; for runs on
-        texts also ``encoder``, the required preprocessing.
+        The shape of one input, the labels, the largest difference in probability, the number of
+        rows of the run whose label sets were compared, and the number of labels in them that
+        changed; for runs on texts also ``encoder``, the required preprocessing.
 
     Example:
         >>> import credibly as cr
         >>> run = cr.train.fit(cr.data.load("synthetic", n=200), cr.train.Linear(l2=1.0))
         >>> exported = export(run, "linear.onnx")
-        >>> exported["shape"], exported["difference"] < 1e-5
-        ([20], True)
+        >>> exported["shape"], exported["changed"], exported["difference"] < 1e-5
+        ([20], 0, True)
     """
     module: Any = ExportedModule(_single_precision(run.model), run.pipeline, _input_names(run))
     text, single = run.data["kind"].startswith("text"), module.names == SINGLE
@@ -119,8 +124,10 @@ def export(run: Run, path: str | Path) -> JsonObject:
         make = partial(_named_inputs, module.model, run.data["shape"])
     about: JsonObject = {"labels": run.labels, "loss": run.recipe.loss}
     about |= {key: run.data.get(key) for key in ("feature_names", "preparation", "reader")}
+    rows, changed = _compare_stored(run)
     difference = _export(path, module, run.pipeline, make, about, run.title)
     result = {"shape": list(shape), "labels": run.labels, "difference": difference}
+    result |= {"rows": rows, "changed": changed}
     if text:
         result["encoder"] = VOCABULARY_OUTSIDE if single else TOKENIZER_OUTSIDE
         result["inputs"] = list(module.names)
@@ -148,7 +155,7 @@ def export_map(pipeline: Pipeline, path: str | Path) -> JsonObject:
 
     module = ExportedModule(nn.Identity(), pipeline, SINGLE)
     difference = _export(path, module, pipeline, make, about, "the map")
-    return {"shape": list(shape), "labels": pipeline.labels, "difference": difference}
+    return {"shape": list(shape), "labels": pipeline.labels, "difference": difference, "rows": 0}
 
 
 def _export(
@@ -252,10 +259,37 @@ def _difference(
     _, estimates, sets = _run(path, module.names, [each.numpy() for each in inputs])
     with torch.no_grad():
         scores = module.scores(*inputs).numpy()
-    changed = int((sets != pipeline.sets(scores)).sum())
-    if changed > max(1, MAX_CHANGED * sets.size):
+    _changed(title, sets, pipeline.sets(scores))
+    return float(np.abs(pipeline.probabilities(scores) - estimates).max())
+
+
+def _compare_stored(run: Run) -> tuple[int, int]:
+    """Compare the sets of the stored scores; return the numbers of rows and of changed labels."""
+    from credibly.predictions import Dataset
+
+    if run.folder is None:
+        return 0, 0
+    stored, count = run.folder / "predictions.parquet", len(run.labels)
+    if run.criterion.num_outputs(count) != count or not stored.exists():
+        return 0, 0  # only ranking scores are stored
+    scan = Dataset(stored)
+    if not (scan.every_label and scan.has_scores):
+        return 0, 0
+    scores = scan.read(run.labels, np.arange(scan.num_rows) < MAX_ROWS).scores
+    assert scores is not None
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "pipeline.onnx"
+        _write(run.pipeline.to_module(), SINGLE, (torch.from_numpy(scores[:2]),), path)
+        _, _, sets = _run(path, SINGLE, [scores])
+    return len(scores), _changed(run.title, sets, run.pipeline.sets(scores))
+
+
+def _changed(title: str, found: Array, expected: Array) -> int:
+    """Return the number of labels in only one of two sets. Raise if there are more than a few."""
+    changed = int((found != expected).sum())
+    if changed > max(1, MAX_CHANGED * expected.size):
         raise InputError(
             f"the label sets of the ONNX form of {title} differ from those of the run in "
-            f"{changed:,} of {sets.size:,} labels; nothing was written."
+            f"{changed:,} of {expected.size:,} labels; nothing was written."
         )
-    return float(np.abs(pipeline.probabilities(scores) - estimates).max())
+    return changed

@@ -163,16 +163,8 @@ def build_optimizer(
     Each group has a ``scale``: the factor on the learning rate of its parameters. On the CPU of one
     process, SGD and AdamW are ``Updates``, which are faster to create.
     """
-    trained = [p for p in model.parameters() if p.requires_grad]
-    scaled = [(1.0, trained)]
-    if isinstance(model, NetworkModule) and recipe.backbone_rate != 1:
-        below = {id(p) for p in model.backbone.parameters()}
-        scaled = [
-            (recipe.backbone_rate, [p for p in trained if id(p) in below]),
-            (1.0, [p for p in trained if id(p) not in below]),
-        ]
     groups: list[Group] = []
-    for scale, parameters in scaled:
+    for scale, parameters in _scaled_parameters(recipe, model):
         shared = {"lr": recipe.highest_rate, "scale": scale}
         decayed = [p for p in parameters if p.ndim > 1]
         others = [p for p in parameters if p.ndim <= 1]
@@ -189,6 +181,22 @@ def build_optimizer(
     if recipe.optimizer == "sgd":
         return torch.optim.SGD(groups, momentum=recipe.momentum, nesterov=recipe.nesterov)
     return torch.optim.AdamW(groups) if recipe.optimizer == "adamw" else torch.optim.Adam(groups)
+
+
+def _scaled_parameters(
+    recipe: recipes.Network, model: nn.Module
+) -> list[tuple[float, list[nn.Parameter]]]:
+    """Return trained parameters by the factor on their rate: 1 for the head, less below."""
+    trained = [p for p in model.parameters() if p.requires_grad]
+    if not isinstance(model, NetworkModule) or recipe.backbone_rate == recipe.layer_decay == 1:
+        return [(1.0, trained)]
+    layers = model.layers()
+    scaled = [
+        (recipe.backbone_rate * recipe.layer_decay ** (len(layers) - 1 - place), parameters)
+        for place, parameters in enumerate(layers)
+    ]
+    backbone = {id(p) for parameters in layers for p in parameters}
+    return [*scaled, (1.0, [p for p in trained if id(p) not in backbone])]
 
 
 def learning_rate(recipe: recipes.Network, step: int, total: int) -> float:

@@ -41,9 +41,6 @@ SWEEP = tuple(10 ** (5 - step / 4) for step in range(45))
 INCIDENTAL = ("workers", "checkpoint_seconds")
 """Options that do not change the trained model."""
 
-REMOVED = ("tensorboard", "mixup", "frozen_epochs", "layer_decay")
-"""Options of earlier versions that a trained model does not need."""
-
 
 def option(
     default: object,
@@ -478,6 +475,9 @@ class Network(Steps):
     )
     weights: str | None = _WEIGHTS
     frozen: bool = option(False, "train the last layer only")
+    frozen_epochs: int = option(
+        0, "number of first epochs that train the last layer only", within=(0, 10**6)
+    )
     probe_first: bool | None = option(
         None,
         "solve the last layer on the pretrained features before all layers are trained (default: "
@@ -510,12 +510,21 @@ class Network(Steps):
     lighting: float = option(
         0.0, "standard deviation of noise along the principal colours of ImageNet", within=(0, 1e30)
     )
+    mixup: float = option(
+        0.0, "alpha of mixup, which mixes pairs of rows; targets become soft", within=(0, 1e30)
+    )
     views: str = option(
         "one", "views of an image whose scores are averaged in prediction", choices=VIEWS
     )
     backbone_rate: float = option(
         1.0,
         "learning rate of the backbone divided by that of the last layer",
+        within=(0, 1),
+        open="low",
+    )
+    layer_decay: float = option(
+        1.0,
+        "factor on the learning rate from each layer to the previous one",
         within=(0, 1),
         open="low",
     )
@@ -530,10 +539,15 @@ class Network(Steps):
                 f"`features` stores one view per image, but `views` is {self.views}. Leave "
                 "one of them out."
             )
-        if self.frozen and self.backbone_rate != 1:
+        if self.frozen_epochs >= self.num_epochs:
             raise _error(
-                "`frozen` trains the last layer only, but `backbone_rate` is for training the "
-                "backbone. Give one or the other."
+                f"`frozen_epochs` must be fewer than `epochs`, {self.num_epochs}; got "
+                f"{self.frozen_epochs}. Give `frozen` to train the last layer only."
+            )
+        if self.frozen and (self.frozen_epochs or self.backbone_rate != 1 or self.layer_decay != 1):
+            raise _error(
+                "`frozen` trains the last layer only, but `frozen_epochs`, `backbone_rate` and "
+                "`layer_decay` are for training the backbone. Give one or the other."
             )
         if self.probe_first and (self.frozen or self.weights in (None, "none")):
             raise _error(
@@ -730,8 +744,7 @@ def from_table(table: Mapping[str, object], where: str) -> tuple[Recipe, int]:
     values: JsonObject = {
         name: tuple(each) if isinstance(each, list) else each for name, each in table.items()
     }
-    for name in REMOVED:
-        values.pop(name, None)
+    values.pop("tensorboard", None)  # an option of earlier versions that no model depends on
     with located(where):
         seed = whole_number("seed", values.pop("seed", 0), 0)
         if "recipe" not in values:

@@ -22,7 +22,7 @@ from credibly.checks import InputError
 from credibly.data.torch_datasets import RowSource, stream
 from credibly.losses import fused_linear
 from credibly.memory_limits import free_memory
-from credibly.models.network import HeadedModule
+from credibly.models.network import HeadedModule, NetworkModule
 from credibly.targets import MANY_LABELS
 from credibly.train.callbacks import Callback
 from credibly.train.distributed import (
@@ -218,6 +218,8 @@ class Trainer:
         )
         left = share(batches, self.accelerator.process_index, self.accelerator.num_processes)
         self.rows.set_epoch(progress.epoch)
+        if recipe.frozen_epochs and isinstance(self.plain, NetworkModule):
+            self.plain.freeze(progress.epoch < recipe.frozen_epochs)
         self.model.train()
         self.criterion.train()
         total = torch.zeros((), dtype=torch.float64, device=self.accelerator.device)

@@ -274,11 +274,11 @@ def fused_linear(
     ``weight`` and ``bias`` are computed together with the value.
 
     This is supported for losses of single entries (`BinaryLoss`), `Softmax` (except with the
-    zero-label rules ``"uniform"`` and ``"max_confidence"``), `TwoWay` over samples only and, in
-    training, `Quasibinary`. The last three store 128 MB of scores between two passes and compute
-    the others twice. Any other loss needs the scores of all labels at once, which are then
-    computed. Each process gets the loss of its own rows. With several processes in training, those
-    two of the three that sum over processes (`TwoWay`, `Quasibinary`) are an error.
+    zero-label rules ``"uniform"`` and ``"max_confidence"``), `TwoWay` and, in training,
+    `Quasibinary`. The last three store 128 MB of scores between two passes and compute the others
+    twice. Any other loss needs the scores of all labels at once, which are then computed. Each
+    process gets the loss of its own rows. With several processes in training, a loss that sums over
+    processes (`TwoWay`, `Quasibinary`) is an error.
 
     Args:
         loss: any loss.

@@ -1,4 +1,4 @@
-"""Softmax, two-way over samples and quasibinary over chunks of labels.
+"""Softmax, two-way and quasibinary over chunks of labels.
 
 A first pass accumulates sums over all labels; the second converts scores to gradients. Compiled
 sums of exponentials are used for chunks whose entries are all known.
@@ -6,6 +6,7 @@ sums of exponentials are used for chunks whose entries are all known.
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ from credibly.compiled import compiled
 from credibly.losses import collectives
 from credibly.losses.fused.form import CHUNK, ZEROS, array_at, takes_loops, tensors_at
 from credibly.losses.fused.pairs import positives
+from credibly.losses.fused.two_way import TwoWayForm
 from credibly.losses.linear.chunks import Chunk, LinearForm, ScoreChunks
 from credibly.vectormath import INNER, JIT, THIN, exp_nonpositive
 
@@ -279,26 +281,65 @@ _SOFTMAX = _RowSums((1.0, 0.0), spared=False)
 
 @dataclass(frozen=True)
 class TwoWayLinear(LinearForm):
-    """The sample-wise part of the two-way loss, after a first pass for both sums of each row."""
+    """The two-way loss: the rows need sums over all labels, the columns one chunk at a time."""
 
     loss: TwoWay
 
     def run(self, chunks: ScoreChunks, needs_grad: bool, update_state: bool) -> Tensor:
         _refuse_processes(self.loss)
-        loss, sums = self.loss, _empty_sums(chunks)
-        form = _RowSums((1 / loss.temperature_neg, -1 / loss.temperature_pos), spared=True)
-        for chunk in chunks.sums_first():
-            form.add(chunk, sums)
-        valid = ~torch.isneginf(sums[:, :2]).any(1)
+        rows, columns = self.loss.ways != "labels", self.loss.ways != "samples"
+        hard, weak, valid_columns = self._sums(chunks, rows, columns)
+        valid = ~(torch.isneginf(hard) | torch.isneginf(weak))
         # From the sums of an ignored row, −inf, nothing may be subtracted.
-        hard, weak = torch.where(torch.isneginf(sums[:, :2]), 0.0, sums[:, :2]).unbind(1)
-        inner = loss.temperature_neg * hard + loss.temperature_pos * weak + loss.margin
+        hard, weak = (torch.where(torch.isneginf(each), 0.0, each) for each in (hard, weak))
+        loss = self.loss
+        inner = loss.temperature_neg * torch.where(valid, hard, 0.0)
+        inner = inner + loss.temperature_pos * torch.where(valid, weak, 0.0) + loss.margin
         share = valid.double() / valid.sum().clamp(min=1)
-        if needs_grad:
-            slope = torch.sigmoid(inner) * share
-            for chunk in chunks:
-                chunks.add_gradient(chunk, form.gradient(chunk, (hard, weak), (slope, -slope)))
-        return (-logsigmoid(-inner) * share).sum()
+        value = (-logsigmoid(-inner) * share).sum() if rows else inner.new_zeros(())
+        slope = torch.sigmoid(inner) * share
+        if not (columns or needs_grad):
+            return value
+        column_form = TwoWayForm(self._columns_only()) if columns else None
+        shares = [count / max(sum(valid_columns), 1) for count in valid_columns]
+        for chunk, column_share in zip(chunks, shares, strict=True):
+            parts = []
+            if column_form is not None and column_share:
+                part, own = column_form.value_and_gradient(chunk.scores, chunk.targets, needs_grad)
+                value = value + part.double() * column_share
+                parts += [] if own is None else [own.mul_(column_share)]
+            if rows and needs_grad:
+                parts.append(self._row_sums().gradient(chunk, (hard, weak), (slope, -slope)))
+            if needs_grad:
+                gradient = torch.zeros_like(chunk.scores) if not parts else parts[0]
+                chunks.add_gradient(chunk, gradient.add_(parts[1]) if parts[1:] else gradient)
+        return value
+
+    def _columns_only(self) -> TwoWay:
+        other = copy.copy(self.loss)
+        other.ways = "labels"
+        return other
+
+    def _sums(
+        self, chunks: ScoreChunks, rows: bool, columns: bool
+    ) -> tuple[Tensor, Tensor, list[int]]:
+        """Return both log-sums of each row, and the number of columns that count in each chunk."""
+        sums, counts = _empty_sums(chunks), list[Tensor]()
+        for chunk in chunks.sums_first():
+            if rows:
+                self._row_sums().add(chunk, sums)
+            counts.append(_columns_that_count(chunk) if columns else torch.zeros(()))
+        return sums[:, 0], sums[:, 1], [int(count) for count in counts]
+
+    def _row_sums(self) -> _RowSums:
+        scales = 1 / self.loss.temperature_neg, -1 / self.loss.temperature_pos
+        return _RowSums(scales, spared=True)
+
+
+def _columns_that_count(chunk: Chunk) -> Tensor:
+    """Return the number of columns with a positive and a negative."""
+    known, share = chunk.known(), chunk.targets
+    return ((known & (share < 1)).any(0) & (known & (share > 0)).any(0)).sum()
 
 
 @dataclass(frozen=True)
