@@ -193,8 +193,9 @@ def summary() -> str:
             ]
         )
     header = ["set", "nearest peer", "NLL × 1000", "mAP@y %", "ACE %", "CPU s", "seeds"]
-    old = "† `credibly train` as it was before version 0.3.0."
-    return f"{markdown(header, rows)}\n\n{old}\n\n{sentences(lines)}"
+    old = "† `credibly train` as it was before version 0.3.0.\n\n"
+    note = old if any("†" in row[0] for row in rows) else ""
+    return f"{markdown(header, rows)}\n\n{note}{sentences(lines)}"
 
 
 IN_SHORT = ("NLL", "mAP@y", "ACE", "CPU s")
