@@ -117,14 +117,17 @@ def _other_costs(lines: list[dict[str, Any]]) -> Iterator[str]:
 
     for name in default_images.SETS:
         found = [run for run in default_images.records() if run["set"] == name]
-        shown = [
-            f"{run['method']} {1000 * run['metrics']['NLL']:.1f} in {run['cpu_seconds']:,.0f} s"
-            for run in sorted(found, key=lambda run: run["metrics"]["NLL"])
-            if run["seed"] == 0
-        ]
+        shown: list[tuple[float, str]] = []
+        for method in default_images.METHODS:
+            own = [run for run in found if run["method"] == method]
+            if own:
+                loss = np.mean([1000 * run["metrics"]["NLL"] for run in own])
+                spent = np.mean([run["cpu_seconds"] for run in own])
+                times = "1 seed" if len(own) == 1 else f"{len(own)} seeds"
+                shown.append((float(loss), f"{method} {loss:.1f} in {spent:,.0f} s ({times})"))
         if shown:
-            yield f"Images, {name}, one seed, NLL × 1000 and CPU seconds of the whole command: " + (
-                f"{_listed(shown)}."
+            yield f"Images, {name}, NLL × 1000 and CPU seconds of the whole command: " + (
+                f"{_listed([text for _, text in sorted(shown)])}."
             )
     for name, nearest, own in beside(lines):
         if name in TEXT_SETS:
