@@ -113,9 +113,7 @@ def by_blocks(function: Callable[[Array], Array], scores: Array) -> Array:
             f"`scores` must be a matrix (rows, labels); got shape {scores.shape}. For one row use "
             "`scores[None]`."
         )
-    if scores.dtype.kind != "f":
-        scores = scores.astype(np.float32)
-    return in_blocks(function, scores)
+    return in_blocks(function, scores if scores.dtype.kind == "f" else scores.astype(np.float32))
 
 
 def in_blocks(function: Mapped, *matrices: Any, entries: int = BLOCK) -> Array:
@@ -125,12 +123,11 @@ def in_blocks(function: Mapped, *matrices: Any, entries: int = BLOCK) -> Array:
     """
     step, count = max(1, entries // max(1, matrices[0].shape[1])), len(matrices[0])
     first = function(*(each[:step] for each in matrices))
-    if count <= step:
-        return first
-    result = np.empty((count, *first.shape[1:]), first.dtype)
-    result[:step] = first
+    result = np.empty((count, *first.shape[1:]), first.dtype) if count > step else first
     for at in range(step, count, step):
         result[at : at + step] = function(*(each[at : at + step] for each in matrices))
+    if count > step:
+        result[:step] = first
     return result
 
 

@@ -3,18 +3,18 @@
 import html
 import re
 
-from fastapi.routing import APIRoute
-
-from credibly.app.server import create_app
+from credibly.app.server import application
 
 FILES = ("/image", "/static/{name}", "/import/file")
 ARGUMENTS = {"/label": "?name=fork", "/row": "?id=img%2F000"}
 PAGES = [
     route.path + ARGUMENTS.get(route.path, "")
-    for route in create_app([]).app.routes
-    if isinstance(route, APIRoute) and "GET" in route.methods
-    if not route.path.startswith(("/api/", *FILES))
+    for module in application.PAGES
+    for route in module.router.routes
+    if not route.path.startswith(("/api/", *FILES)) and "GET" in route.methods
 ]
+
+assert PAGES, "every test of all pages would pass without one"
 
 _UNSEEN = re.compile(r"<(script|style|code|pre)\b.*?</\1>", re.S)
 _SAID = re.compile(r'(?:aria-label|title|alt|data-tips)="([^"]*)"')

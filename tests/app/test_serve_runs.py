@@ -200,11 +200,17 @@ def test_a_folder_must_hold_runs_or_predictions(tmp_path):
         create_app([tmp_path / "empty"])
 
 
-def test_a_folder_of_parquet_files_is_one_dataset(tmp_path):
-    write_predictions(tmp_path / "part-0.parquet", rows=100)
-    write_predictions(tmp_path / "part-1.parquet", rows=100, first=100)
-    health = TestClient(create_app([tmp_path], hosts=["testserver"])).get("/api/health").json()
-    assert [each["rows"] for each in health["predictions"]] == [200]
+def test_predictions_of_the_same_rows_in_one_folder_are_files_to_compare(tmp_path):
+    write_predictions(tmp_path / "a.parquet", rows=300)
+    write_predictions(tmp_path / "b.parquet", rows=300, noise=0.5)
+    with TestClient(create_app([tmp_path], hosts=["testserver"])) as client:
+        assert set(measured(client)["numbers"]) == {"0", "1"}
+    shards = tmp_path / "shards"
+    shards.mkdir()
+    write_predictions(shards / "part-0.parquet", rows=100)
+    write_predictions(shards / "part-1.parquet", rows=100, first=100)
+    health = TestClient(create_app([shards], hosts=["testserver"])).get("/api/health").json()
+    assert [each["rows"] for each in health["predictions"]] == [200]  # one file in two parts
 
 
 def test_labels_of_two_runs_as_a_table(client):

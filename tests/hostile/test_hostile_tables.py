@@ -213,7 +213,7 @@ OPENS_OTHER_THINGS = {
     "checksums.py": "every byte, none of them parsed",
     "cli/command.py": "a temporary file of the command",
     "compiled.py": "machine code that this package wrote, in a folder of the user",
-    "executors/spark.py": "arrays that a task of this program sends back",
+    "executors.py": "temporary files of this program",
     "files.py": "locks of files that this package writes",
     "memory_limits.py": "/proc",
     "papers/datasets/mat.py": "bytes that the budget's reader returned",

@@ -316,15 +316,20 @@ def progress(
 def _lines(description: str, total: float | None) -> Iterator[Advance]:
     """Write a line of progress to stderr at intervals, for logs."""
     done, shown, start, end = 0.0, description, time.monotonic(), threading.Event()
+    first: tuple[float, float] | None = None  # a resumed run has work behind it
 
     def write_lines() -> None:
         while not end.wait(LINE_SECONDS):
-            share = f"{done / total:.0%}, " if total else ""
-            complain(f"{shown}: {share}{time.monotonic() - start:.0f} seconds")
+            now, share, left = time.monotonic(), f"{done / total:.0%}, " if total else "", ""
+            if total and first and done > first[1]:
+                seconds = (now - first[0]) * (total - done) / (done - first[1])
+                left = f", about {seconds:.0f} seconds left"
+            complain(f"{shown}: {share}{now - start:.0f} seconds{left}")
 
     def advance(amount: float, text: str = "") -> None:
-        nonlocal done, shown
+        nonlocal done, first, shown
         done, shown = done + amount, description + text
+        first = first or (time.monotonic(), done)
 
     thread = threading.Thread(target=write_lines, daemon=True)
     thread.start()

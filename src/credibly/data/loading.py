@@ -74,7 +74,7 @@ def load(
 
     Example:
         >>> load("synthetic", n=1000, seed=3)
-        Data(1000 rows: 560 train, 140 calibration, 300 test; 20 labels, 2.36 per row; features 20)
+        Data(1,000 rows: 560 train, 140 calibration, 300 test; 20 labels, 2.36 per row; features 20)
     """
     shared = {"test": test, "calibration": calibration, "val": val, "labels": labels}
     return _load(source, options, shared, seed=seed, skip_bad_images=skip_bad_images)
@@ -225,7 +225,7 @@ def from_arrays(
 
     Example:
         >>> from_arrays(features=np.eye(10), targets=np.arange(10) % 2)
-        Data(10 rows: 6 train, 2 calibration, 2 test; 2 labels, 1 per row; features 10)
+        Data(10 rows: 6 train, 2 calibration, 2 test; 2 labels, 1.00 per row; features 10)
     """
     truth = targets if isinstance(targets, SparseTargets) else to_numpy(targets)
     names = column_names(features)

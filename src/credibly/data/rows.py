@@ -74,7 +74,7 @@ class Data:
         >>> rows.part("train").ids.tolist()
         ['0', '1', '2']
         >>> rows
-        Data(3 rows: 3 train, 0 calibration, 0 test; 1 label, 0.5 per row; features 3)
+        Data(3 rows: 3 train, 0 calibration, 0 test; 1 label, 0.50 per row; features 3)
     """
 
     labels: list[str]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,9 +25,13 @@ Source = ArrayLike | Predictions | str | os.PathLike[str]
 
 
 def drawn_from(
-    source: Source, targets: TargetsLike | None = None, coding: Coding | None = None
+    source: Source,
+    targets: TargetsLike | None = None,
+    decode: Callable[[Any, TargetsLike, str], Targets] = Targets.beside,
 ) -> tuple[Array, Targets]:
     """Return the rows to draw. Arrays need ``targets``; predictions contain them.
+
+    ``decode`` decodes the targets that are given with an array.
 
     Example:
         >>> one = Predictions.from_arrays(probabilities=[[0.9]], targets=[[1]], labels=["cat"])
@@ -48,7 +53,7 @@ def drawn_from(
             "an array of probabilities needs `targets`. Pass them, or pass predictions, a "
             "predictions file or the folder of a run."
         )
-    targets = Targets.beside(source, targets, "probabilities", coding=coding)
+    targets = decode(source, targets, "probabilities")
     p, y = probability_pair(source, targets)
     return p, Targets(y)
 
@@ -83,7 +88,7 @@ def reliability(
         >>> ax.get_xlabel(), len(ax.child_axes)
         ('', 1)
     """
-    given, truth = drawn_from(probabilities, targets, coding)
+    given, truth = drawn_from(probabilities, targets, partial(Targets.beside, coding=coding))
     if top is not None:
         truth = Targets(unknown_below_top(given, truth.matrix, top))
     found = metrics.reliability(given, truth, bins, level=level)

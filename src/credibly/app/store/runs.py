@@ -13,6 +13,7 @@ from threading import Lock
 from credibly.app.store.store import Served
 from credibly.checks import InputError
 from credibly.notebook import counted
+from credibly.predictions import Dataset
 from credibly.train import read_log
 from credibly.train.run_folder import is_run, read_config
 from credibly.types import JsonObject
@@ -75,19 +76,46 @@ class RunState:
 
 
 def is_folder_of_runs(path: str | os.PathLike[str]) -> bool:
-    """Return whether a path is a run or a folder of runs; one of Parquet files is a dataset."""
+    """Return whether a path is a run, or a folder of runs or of predictions of the same rows.
+
+    A folder of Parquet files is one dataset in parts, unless two of its files begin with the same
+    row: parts of a dataset have no row in common.
+    """
     folder = Path(path)
-    return folder.is_dir() and (is_run(folder) or not any(folder.glob("*.parquet")))
+    if not folder.is_dir():
+        return False
+    files = _parquet(folder)
+    return is_run(folder) or not files or _same_rows(files)
+
+
+def _parquet(folder: Path) -> list[Path]:
+    found = folder.glob("*.parquet")
+    return sorted(file for file in found if not file.name.startswith((".", "_")))
+
+
+def _same_rows(files: Sequence[Path]) -> bool:
+    seen = set()
+    for file in files if len(files) > 1 else ():
+        try:
+            scan = Dataset(file)
+            first = str(scan.read(labels=scan.labels[:1], rows=[0]).ids[0])
+        except (InputError, OSError):
+            return False  # told by whoever opens the folder as a dataset
+        if first in seen:
+            return True
+        seen.add(first)
+    return False
 
 
 def _search(folder: Path) -> list[tuple[str, Path]]:
-    """Return the names and folders of runs, in order."""
+    """Return the names and folders of runs, in order, and files of predictions without one."""
     if is_run(folder):
         return [(folder.resolve().name, folder)]
+    loose = [(file.stem, file) for file in _parquet(folder)]
     below = list(_walk(folder, DEPTH))
     # `runs/a` and `runs/b` are called a and b.
     top = Path(os.path.commonpath([run.parent for run in below])) if below else folder
-    return [(run.relative_to(top).as_posix(), run) for run in below]
+    return [*loose, *((run.relative_to(top).as_posix(), run) for run in below)]
 
 
 def _walk(folder: Path, depth: int) -> Iterable[Path]:
@@ -118,6 +146,7 @@ class Runs:
     ) -> None:
         self.folders, self._files, self._open = folders, files, open_file
         self._numbers: dict[Path, int] = {}
+        self._logs: dict[Path, tuple[tuple[int, int], list[JsonObject]]] = {}
         self._lock = Lock()
         self._listed: tuple[float, list[RunState]] = (-SECONDS, [])
         for folder in self.folders:
@@ -159,11 +188,11 @@ class Runs:
                 settings = read_config(path)["settings"]
                 about = {key: settings[key] for key in SETTINGS if key in settings}
                 finished = (path / "calibration.json").exists()
-                epochs = read_log(path / "log.jsonl")
+                epochs = self._epochs(path / "log.jsonl")
         except (InputError, OSError) as error:
             problems.append(str(error))
         try:
-            file = path / PREDICTIONS
+            file = path if path.is_file() else path / PREDICTIONS
             if file.exists():
                 number = self._number(file, name)
         except (InputError, OSError) as error:
@@ -177,3 +206,14 @@ class Runs:
             self._files.append(opened)
             self._numbers[path] = len(self._files) - 1
         return self._numbers[path]
+
+    def _epochs(self, path: Path) -> list[JsonObject]:
+        """Return the epochs so far; the log is read again when it has changed."""
+        try:
+            status = path.stat()
+        except FileNotFoundError:
+            return []
+        key = (status.st_mtime_ns, status.st_size)
+        if path not in self._logs or self._logs[path][0] != key:
+            self._logs[path] = (key, read_log(path))
+        return self._logs[path][1]
