@@ -1,5 +1,6 @@
 """Properties of the joint mixture: a distribution over label sets, its marginals and its fit."""
 
+import json
 from itertools import product
 
 import mpmath
@@ -8,6 +9,7 @@ import pytest
 import torch
 
 from credibly import InputError
+from credibly.cli import main
 from credibly.losses import BCE, JointMixture, LabelPairs, from_name
 
 LABELS = 4
@@ -203,3 +205,8 @@ def test_label_pairs_around_it_are_refused():
         LabelPairs(JointMixture(LABELS, components=2))
     with pytest.raises(InputError, match="must not be a joint likelihood"):
         from_name("joint+lpr", num_labels=4)
+
+
+def test_the_command_audits_it_as_strictly_proper(capsys):
+    assert main(["audit", "joint(components=2)", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["properness"] == "strict"

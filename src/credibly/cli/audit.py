@@ -18,13 +18,13 @@ class Options(Printed):
 
     Args:
         loss: name of a loss, e.g. spa, asl, 'focal(gamma_neg=3)'
-        num_labels: number of labels, for losses that need it
+        num_labels: number of labels, for losses that need it; an audit takes rows of three labels
         average_size: average number of labels per row, for losses that need it
         out: file to draw the link and the partial losses in (.svg, .png, .pdf)
     """
 
     loss: str = option(positional=True)
-    num_labels: int = option(10, between=(1, 10_000))
+    num_labels: int = option(3, between=(1, 10_000))
     average_size: float = 2.0
     out: str | None = None
 

@@ -219,8 +219,8 @@ def _expected_minimiser(loss: Loss, batches: list[tuple[float, Tensor]], rates: 
     scores = start.requires_grad_()
     optimizer = torch.optim.LBFGS(
         [scores],
-        max_iter=60,
-        max_eval=90,  # choosing among labels makes steps, on which a line search would not end
+        max_iter=120,
+        max_eval=200,  # choosing among labels makes steps, on which a line search would not end
         tolerance_grad=1e-9,
         tolerance_change=1e-13,
         line_search_fn="strong_wolfe",
