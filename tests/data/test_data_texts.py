@@ -217,3 +217,14 @@ def test_a_sparse_batch_is_the_rows_of_the_matrix():
     built[np.repeat(np.arange(len(truth)), counts), bag["terms"]] = bag["values"]
     assert np.allclose(built, truth)
     assert np.array_equal(rows.take(chosen).matrix.toarray(), rows.matrix[chosen].toarray())
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [("", "features must be numbers"), ("id", "column 'id' must hold one id per row")],
+)
+def test_a_column_of_empty_lists_is_refused_by_name(tmp_path, name, says):
+    row = f'{{"{name}": [], "x": 1, "y:a": 1}}\n'
+    (tmp_path / "x.jsonl").write_text(2 * row)
+    with pytest.raises(cr.InputError, match=says):
+        cr.data.load(tmp_path / "x.jsonl")

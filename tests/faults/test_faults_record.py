@@ -25,7 +25,7 @@ def test_the_page_has_the_table_of_the_records(page, made):
 
 def test_the_page_has_the_counts_of_this_version():
     page = (ROOT / "docs/benchmarks/reliability.md").read_text(encoding="utf-8")
-    for name in ("version-0.3", "version-0.3-last-code"):
+    for name in ("version-0.3", "version-0.3-last-code", "version-0.3-merged"):
         record = json.loads((RECORDS / f"{name}.json").read_text(encoding="utf-8"))
         kills, errors, losses = (
             sum(found["faults"] for found in record[attack].values())

@@ -127,12 +127,19 @@ class _TableReader:
             return self.index
         if name is None or name == image_column:
             return None
+        if pa.types.is_nested(self.columns[name].type):
+            raise InputError(
+                f"{self.path}: column {name!r} must hold one id per row; its cells are lists or "
+                "objects. Name another column as `id_column`, or rename this one."
+            )
         return np.array(self.columns.pop(name).cast(pa.string()).to_pylist(), dtype=str)
 
     def _saved_index(self) -> Array | None:
         """Take out the index that pandas wrote as a column; return its cells."""
         found = None
         for name in filter(SAVED_INDEX.fullmatch, list(self.columns)):
+            if pa.types.is_nested(self.columns[name].type):
+                continue
             cells = self.columns[name].cast(pa.string()).to_pylist()
             if None in cells or len(set(cells)) < len(cells) or any("." in cell for cell in cells):
                 continue  # a feature without a name
